@@ -1,0 +1,2 @@
+//! The `lazyfree` command.
+fn main() {}

@@ -1,0 +1,378 @@
+//! From samples to what is shown. Pure: no clock, no file, no thread.
+//!
+//! [`Model::advance`] takes the next [`Sample`] and returns a [`Snapshot`]: totals since the first
+//! sample, rates over the last interval, residuals against the kernel's own counters, and how far
+//! each number can be trusted given what was lost.
+
+mod snapshot;
+
+use std::{collections::VecDeque, sync::Arc};
+
+use lazyfree_common::{
+    Counter, Family, Reclaimer,
+    counter::{PerFamily, PerReclaimer},
+};
+
+pub use snapshot::{
+    Audit,
+    Context, Events, FamilyState, HookState, Ledger, Point, Residual, SignalState, Snapshot,
+};
+
+use crate::{
+    sample::{Durations, Failure, Sample, Session, SignalPlan},
+    signal::{Accuracy, Signal},
+};
+
+/// Points of the time line: ten minutes at one a second.
+pub const HISTORY: usize = 600;
+
+/// Failures that are remembered.
+const FAILURES: usize = 50;
+
+/// What is known so far.
+#[derive(Clone, Debug)]
+pub struct Model {
+    session: Arc<Session>,
+    first: Sample,
+    last: Sample,
+    totals: Vec<Option<Total>>,
+    history: VecDeque<Point>,
+    failures: VecDeque<Failure>,
+}
+
+/// A signal's total since the first sample. It never steps back: a counter that did is waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Total {
+    pages: u64,
+    by_reclaimer: Option<[u64; Reclaimer::COUNT]>,
+}
+
+impl Model {
+    /// Starts counting at `first`.
+    pub fn new(session: Arc<Session>, first: Sample) -> Self {
+        let totals = totals(&session, &first, &first);
+        Self {
+            session,
+            last: first.clone(),
+            first,
+            totals,
+            history: VecDeque::with_capacity(HISTORY),
+            failures: VecDeque::with_capacity(FAILURES),
+        }
+    }
+
+    /// Takes in the next sample.
+    pub fn advance(&mut self, sample: Sample) -> Snapshot {
+        let interval = seconds_between(&self.last, &sample);
+        let mut totals = totals(&self.session, &self.first, &sample);
+        for (now, before) in totals.iter_mut().zip(&self.totals) {
+            if let (Some(now), Some(before)) = (now, before) {
+                now.pages = now.pages.max(before.pages);
+            }
+        }
+        let families = families(&self.first, &sample);
+        let signals: Vec<_> = self
+            .session
+            .signals
+            .iter()
+            .zip(totals.iter().zip(&self.totals))
+            .map(|(plan, (now, before))| {
+                signal_state(plan, *now, *before, interval, &families, &self.first, &sample)
+            })
+            .collect();
+
+        let rate = |signal| {
+            let state = signals.iter().find(|state: &&SignalState| state.signal == signal)?;
+            state.pages_per_second
+        };
+        if self.history.len() == HISTORY {
+            self.history.pop_front();
+        }
+        self.history.push_back(Point {
+            unix_seconds: sample.unix_seconds,
+            marked: rate(Signal::Marked),
+            hit: rate(Signal::Hit),
+            redirtied: rate(Signal::Redirtied),
+            reclaim_pinned: rate(Signal::ReclaimPinned),
+            compaction_pinned: rate(Signal::CompactionPinned),
+        });
+        for failure in &sample.failures {
+            if self.failures.len() == FAILURES {
+                self.failures.pop_front();
+            }
+            self.failures.push_back(failure.clone());
+        }
+
+        let counted = |counter| delta(&self.first, &sample, counter);
+        let snapshot = Snapshot {
+            session: Arc::clone(&self.session),
+            seconds: seconds_between(&self.first, &sample),
+            interval_seconds: interval,
+            unix_seconds: sample.unix_seconds,
+            residual: residual(&signals, &self.first, &sample),
+            ledger: ledger(&signals),
+            signals,
+            batches: std::array::from_fn(|index| {
+                let slot = |s: &Sample| s.counters.of(PerReclaimer::Batches, Reclaimer::ALL[index]);
+                slot(&sample).wrapping_sub(slot(&self.first))
+            }),
+            families,
+            events: Events {
+                submitted: counted(Counter::EventsSubmitted),
+                dropped: counted(Counter::EventsDropped),
+            },
+            hooks: hooks(&self.first, &sample),
+            vmstat: sample.vmstat.since(&self.first.vmstat),
+            context: Context {
+                lru_batch_pending: sample.lru_batch_pending,
+                mem_free_kb: sample.mem_free_kb,
+                mem_available_kb: sample.mem_available_kb,
+                mem_total_kb: sample.mem_total_kb,
+                swap_used_kb: sample.swap_used_kb,
+                throttle_threshold_kb: sample.min_free_kb * 3 / 2,
+                self_cpu_ratio: (sample.self_cpu_seconds - self.last.self_cpu_seconds).max(0.0)
+                    / interval.max(f64::MIN_POSITIVE),
+                self_cpu_seconds: sample.self_cpu_seconds,
+                self_rss_bytes: sample.self_rss_bytes,
+            },
+            audit: audit(&self.first, &sample),
+            history: self.history.iter().cloned().collect(),
+            failures: self.failures.iter().cloned().collect(),
+        };
+        self.totals = totals;
+        self.last = sample;
+        snapshot
+    }
+}
+
+fn seconds_between(earlier: &Sample, later: &Sample) -> f64 {
+    later.time_ns.saturating_sub(earlier.time_ns) as f64 / 1e9
+}
+
+fn delta(first: &Sample, now: &Sample, counter: Counter) -> u64 {
+    now.counters.get(counter).wrapping_sub(first.counters.get(counter))
+}
+
+/// The total of each signal of the session; `None` for those that aren't observed.
+fn totals(session: &Session, first: &Sample, now: &Sample) -> Vec<Option<Total>> {
+    session
+        .signals
+        .iter()
+        .map(|plan| (plan.accuracy != Accuracy::None).then(|| total(plan, first, now))?)
+        .collect()
+}
+
+/// A counter that was read while it had stepped back below its start counts as 0.
+fn forward(delta: u64) -> u64 {
+    if delta > i64::MAX as u64 { 0 } else { delta }
+}
+
+fn total(plan: &SignalPlan, first: &Sample, now: &Sample) -> Option<Total> {
+    // Without a probe a signal can still have the kernel's own counter.
+    if let Some(name) = plan.hook.strip_prefix("procfs:") {
+        let pages = now.vmstat.get(name)?.saturating_sub(first.vmstat.get(name)?);
+        return Some(Total { pages, by_reclaimer: None });
+    }
+    let counted = |counter| Total { pages: forward(delta(first, now, counter)), by_reclaimer: None };
+    let split = |what: &[PerReclaimer]| {
+        let by_reclaimer = std::array::from_fn(|index| {
+            let of = |s: &Sample| {
+                let slots = what.iter().map(|what| s.counters.of(*what, Reclaimer::ALL[index]));
+                slots.fold(0, u64::wrapping_add)
+            };
+            forward(of(now).wrapping_sub(of(first)))
+        });
+        Total { pages: by_reclaimer.iter().sum(), by_reclaimer: Some(by_reclaimer) }
+    };
+    Some(match plan.signal {
+        Signal::Advised => counted(Counter::AdvisedPages),
+        Signal::Marked => counted(Counter::MarkedPages),
+        Signal::MarkedUnderPressure => counted(Counter::MarkedUnderPressurePages),
+        Signal::Deactivated => {
+            let sampled = delta(first, now, Counter::DeactivatedSampled);
+            let active = delta(first, now, Counter::DeactivatedActive);
+            let marked = forward(delta(first, now, Counter::MarkedPages));
+            // Nothing was sampled only where nothing was marked through a batch.
+            let share = if sampled == 0 { 0.0 } else { active as f64 / sampled as f64 };
+            Total { pages: (marked as f64 * share).round() as u64, by_reclaimer: None }
+        }
+        Signal::SwapEntriesFreed => counted(Counter::SwapEntriesFreed),
+        Signal::Attempts => split(&[
+            PerReclaimer::Hit,
+            PerReclaimer::Redirtied,
+            PerReclaimer::Pinned,
+            PerReclaimer::Kept,
+        ]),
+        Signal::Hit => split(&[PerReclaimer::Hit]),
+        Signal::Redirtied => split(&[PerReclaimer::Redirtied]),
+        Signal::ReclaimPinned => split(&[PerReclaimer::Pinned]),
+        Signal::Kept => split(&[PerReclaimer::Kept]),
+        Signal::CompactionScanned => counted(Counter::CompactionScannedPages),
+        Signal::CompactionIsolated => counted(Counter::CompactionIsolatedPages),
+        Signal::CompactionPinned => counted(Counter::CompactionPinnedPages),
+    })
+}
+
+fn signal_state(
+    plan: &SignalPlan,
+    now: Option<Total>,
+    before: Option<Total>,
+    interval: f64,
+    families: &[FamilyState],
+    first: &Sample,
+    sample: &Sample,
+) -> SignalState {
+    let (accuracy, reason) = if now.is_some() {
+        trust(plan, families, first, sample)
+    } else if plan.accuracy == Accuracy::None {
+        (Accuracy::None, plan.reason.clone())
+    } else {
+        (Accuracy::None, format!("{} is missing on this kernel", plan.hook))
+    };
+    let rate = now.zip(before).filter(|_| interval > 0.0);
+    SignalState {
+        signal: plan.signal,
+        accuracy,
+        hook: plan.hook.clone(),
+        kind: plan.kind,
+        reason,
+        pages: now.map(|total| total.pages),
+        by_reclaimer: now.and_then(|total| total.by_reclaimer),
+        pages_per_second: rate
+            .map(|(now, before)| now.pages.saturating_sub(before.pages) as f64 / interval),
+    }
+}
+
+/// The accuracy that the plan promised, less what was lost since.
+fn trust(
+    plan: &SignalPlan,
+    families: &[FamilyState],
+    first: &Sample,
+    now: &Sample,
+) -> (Accuracy, String) {
+    let planned = || (plan.accuracy, plan.reason.clone());
+    if plan.accuracy != Accuracy::Exact {
+        return planned();
+    }
+    if let Some(family) = plan.adds_up_calls {
+        let state = &families[Family::from(family) as usize];
+        if state.lost() > 0 {
+            let reason = format!(
+                "{} calls of {} were not followed from entry to return",
+                state.lost(),
+                state.family.name()
+            );
+            return (Accuracy::Estimate, reason);
+        }
+    }
+    let unseen = match plan.signal {
+        Signal::Redirtied | Signal::ReclaimPinned => Some((
+            Counter::UnresolvedPages,
+            "pages failed in batches that mix lazyfree with other anonymous pages; \
+             the split between redirtied and pinned is a guess for them",
+        )),
+        Signal::Kept => Some((
+            Counter::UnwalkedFolios,
+            "folios of batches that were too long were not looked at",
+        )),
+        Signal::CompactionPinned => Some((
+            Counter::CompactionUnwalkedPages,
+            "pages of scanned ranges were not looked at",
+        )),
+        _ => None,
+    };
+    match unseen.map(|(counter, what)| (delta(first, now, counter), what)) {
+        Some((number @ 1.., what)) => (Accuracy::Estimate, format!("{number} {what}")),
+        _ => planned(),
+    }
+}
+
+fn families(first: &Sample, now: &Sample) -> Vec<FamilyState> {
+    Family::ALL
+        .iter()
+        .map(|&family| {
+            let counted = |what| {
+                let slot = |s: &Sample| s.counters.in_family(what, family);
+                slot(now).wrapping_sub(slot(first))
+            };
+            let durations = |s: &Sample| s.durations.get(family as usize).cloned();
+            FamilyState {
+                family,
+                started: counted(PerFamily::Started),
+                finished: counted(PerFamily::Finished),
+                in_flight: now.in_flight.get(family as usize).copied().unwrap_or(0),
+                returns_lost: counted(PerFamily::ReturnsLost),
+                entries_lost: counted(PerFamily::EntriesLost),
+                map_full: counted(PerFamily::MapFull),
+                durations: since(
+                    &durations(now).unwrap_or_default(),
+                    &durations(first).unwrap_or_default(),
+                ),
+            }
+        })
+        .collect()
+}
+
+fn since(now: &Durations, first: &Durations) -> Durations {
+    let before = first.buckets.iter().copied().chain(std::iter::repeat(0));
+    Durations {
+        sum_ns: now.sum_ns.wrapping_sub(first.sum_ns),
+        buckets: now.buckets.iter().zip(before).map(|(now, b)| now.wrapping_sub(b)).collect(),
+    }
+}
+
+fn hooks(first: &Sample, now: &Sample) -> Vec<HookState> {
+    now.hooks
+        .iter()
+        .map(|hook| {
+            let before = first.hooks.iter().find(|before| before.program == hook.program);
+            let before = before.and_then(|before| before.misses).unwrap_or(0);
+            HookState {
+                program: hook.program.clone(),
+                symbol: hook.symbol.clone(),
+                kind: hook.kind,
+                misses: hook.misses.map(|misses| misses.saturating_sub(before)),
+            }
+        })
+        .collect()
+}
+
+/// Ours less the kernel's, since the first sample.
+fn residual(signals: &[SignalState], first: &Sample, now: &Sample) -> Residual {
+    let ours = |signal| {
+        let state = signals.iter().find(|state| state.signal == signal)?;
+        // A number that is the kernel's own cannot be audited against it.
+        (!state.hook.starts_with("procfs:")).then_some(state.pages? as i64)
+    };
+    let kernel = |name| Some(now.vmstat.get(name)? as i64 - first.vmstat.get(name)? as i64);
+    let pending = now.lru_batch_pending.unwrap_or(0) as i64;
+    let pending = pending - first.lru_batch_pending.unwrap_or(0) as i64;
+    Residual {
+        marked: ours(Signal::Marked)
+            .zip(kernel("pglazyfree"))
+            .map(|(ours, kernel)| ours - kernel - pending),
+        hit: ours(Signal::Hit).zip(kernel("pglazyfreed")).map(|(ours, kernel)| ours - kernel),
+    }
+}
+
+fn ledger(signals: &[SignalState]) -> Ledger {
+    let pages = |signal| signals.iter().find(|state| state.signal == signal)?.pages;
+    Ledger {
+        advised: pages(Signal::Advised),
+        marked: pages(Signal::Marked),
+        hit: pages(Signal::Hit),
+        redirtied: pages(Signal::Redirtied),
+        reclaim_pinned: pages(Signal::ReclaimPinned),
+    }
+}
+
+fn audit(first: &Sample, now: &Sample) -> Option<Audit> {
+    let attached = now.hooks.iter().any(|hook| hook.symbol == "try_to_unmap");
+    attached.then(|| Audit {
+        attempts: delta(first, now, Counter::AuditAttemptPages),
+        hit: delta(first, now, Counter::AuditHitPages),
+        redirtied: delta(first, now, Counter::AuditRedirtiedPages),
+        reclaim_pinned: delta(first, now, Counter::AuditPinnedPages),
+        kept: delta(first, now, Counter::AuditKeptPages),
+    })
+}

@@ -88,6 +88,13 @@ pub struct Layout {
     /// 1 if `isolate_migratepages_block` returns where it stopped (up to 5.12), 0 if that is in
     /// `compact_control.migrate_pfn`.
     pub isolate_returns_pfn: u32,
+    /// 1 if `reclaim_stat.nr_lazyfree_fail` counts only pages that were written to again (measured
+    /// from 6.16 on); before, it also counts clean pages with an extra reference.
+    pub lazyfree_fail_is_redirty: u32,
+    /// `compact_control.mode`.
+    pub cc_mode: u32,
+    /// `compact_control.direct_compaction`, a `bool`.
+    pub cc_direct_compaction: u32,
     /// 1 if compaction looks at large folios below its target order
     /// (`skip_isolation_on_order`, from 6.9 on).
     pub isolate_takes_large: u32,
@@ -97,6 +104,13 @@ pub struct Layout {
     pub ttu_not_reclaim: u32,
     /// CPUs that can ever be online.
     pub nr_cpus: u32,
+    /// Keeps the size a multiple of 8.
+    pub reserved: u32,
 }
 
-const _: () = assert!(size_of::<Layout>() == 5 * 8 + 34 * 4);
+impl Layout {
+    /// What the object holds before the loader fills it in.
+    pub const ZERO: Layout = bytemuck::must_cast([0u64; size_of::<Layout>() / 8]);
+}
+
+const _: () = assert!(size_of::<Layout>() == 5 * 8 + 38 * 4);

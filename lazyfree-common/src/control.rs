@@ -1,0 +1,16 @@
+//! What the daemon changes while probes run.
+
+use bytemuck::{Pod, Zeroable};
+
+/// Settings that a probe reads at each run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Control {
+    /// Pages marked while fewer pages than this are free count as marked under pressure.
+    pub throttle_threshold_pages: u64,
+}
+
+const _: () = assert!(size_of::<Control>() == 8);
+
+/// Most addresses that one run of the peek program reads.
+pub const MAX_PEEKS: u32 = 128;

@@ -1,0 +1,112 @@
+//! MADV_FREE: `madvise_free_pte_range`, called for up to one PMD (512 pages) at a time.
+//!
+//! Pages marked are not counted one by one. All marking on a CPU happens inside this function, and
+//! PGLAZYFREE of this CPU plus the folios that wait in its lazyfree batch moves only there, so two
+//! readings a call are enough.
+
+use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns};
+use lazyfree_common::{
+    Counter, Family, call::MadviseCall, duration::bucket, layout::ABSENT, percpu::PerCpu,
+};
+
+use crate::{
+    folio::Page,
+    kernel::{layout, read},
+    maps::{CONTROL, MADVISE_CALLS, enter, leave, this_cpu},
+    telescope::{self, credit, percpu_offset, vm_event},
+};
+
+/// Folios of a call whose flags are looked at, to estimate how many were on an active list.
+const SAMPLED_FOLIOS: usize = 4;
+
+/// Entry, with the range.
+#[inline(always)]
+pub fn entered(start: u64, end: u64) {
+    let Some(cpu) = this_cpu() else { return };
+    let call = MadviseCall {
+        // SAFETY: the helper has no conditions.
+        start_ns: unsafe { bpf_ktime_get_ns() },
+    };
+    cpu.counters[Counter::AdvisedPages as usize] += (end - start) >> layout!(page_shift);
+    // What moved outside of calls is a batched folio that turned out to be off the LRU.
+    marked_since(cpu);
+    enter(&MADVISE_CALLS, Family::Madvise, cpu, bpf_get_current_pid_tgid(), &call);
+}
+
+/// Return.
+#[inline(always)]
+pub fn returned() {
+    let Some(cpu) = this_cpu() else { return };
+    let marked = marked_since(cpu);
+    let Some(call) = leave(&MADVISE_CALLS, Family::Madvise, cpu, bpf_get_current_pid_tgid()) else {
+        return;
+    };
+    // SAFETY: the helper has no conditions.
+    let duration = unsafe { bpf_ktime_get_ns() }.wrapping_sub(call.start_ns);
+    let histogram = &mut cpu.durations[Family::Madvise as usize];
+    histogram.sum_ns += duration;
+    histogram.buckets[bucket(duration)] += 1;
+    if (marked as i64) <= 0 {
+        return;
+    }
+    if under_pressure() {
+        telescope::add(&mut cpu.counters[Counter::MarkedUnderPressurePages as usize], marked);
+    }
+    sample_active(cpu, marked);
+}
+
+/// Credits the pages marked on this CPU since the last look, and returns their number.
+#[inline(always)]
+fn marked_since(cpu: &mut PerCpu) -> u64 {
+    let now = (|| {
+        let offset = percpu_offset(cpu)?;
+        let counted = vm_event(offset, layout!(pglazyfree))?;
+        Some(counted + batched(offset)?)
+    })();
+    let Some(now) = now else { return 0 };
+    credit(&mut cpu.marked, &mut cpu.counters[Counter::MarkedPages as usize], now)
+}
+
+/// Folios in this CPU's lazyfree batch. Large folios never wait there.
+#[inline(always)]
+fn batched(percpu_offset: u64) -> Option<u64> {
+    read::<u8>(layout!(lazyfree_batch) + percpu_offset).map(u64::from)
+}
+
+#[inline(always)]
+fn under_pressure() -> bool {
+    let Some(control) = CONTROL.get(0) else { return false };
+    let free = read::<u64>(layout!(free_pages));
+    free.is_some_and(|free| free < control.throttle_threshold_pages)
+}
+
+/// Looks at the last folios in the batch: marked by this call, and not yet moved.
+#[inline(always)]
+fn sample_active(cpu: &mut PerCpu, marked: u64) {
+    if layout!(batch_folios) == ABSENT {
+        return;
+    }
+    let offset = cpu.percpu_offset;
+    let Some(batched) = batched(offset) else { return };
+    let folios = layout!(lazyfree_batch) + offset + u64::from(layout!(batch_folios));
+    for index in 1..=SAMPLED_FOLIOS as u64 {
+        if index > batched || index > marked {
+            return;
+        }
+        let Some(address) = read::<u64>(folios + (batched - index) * 8) else { return };
+        let Some(page) = Page::read(address) else { return };
+        cpu.counters[Counter::DeactivatedSampled as usize] += 1;
+        cpu.counters[Counter::DeactivatedActive as usize] += u64::from(page.active());
+    }
+}
+
+/// A swap entry was freed, by whomever.
+#[inline(always)]
+pub fn swap_entries_freed(entries: u64) {
+    // munmap and exit free swap entries too; only those freed inside MADV_FREE count.
+    if MADVISE_CALLS.get_ptr(bpf_get_current_pid_tgid()).is_none() {
+        return;
+    }
+    let Some(cpu) = this_cpu() else { return };
+    cpu.counters[Counter::SwapEntriesFreed as usize] += entries;
+}

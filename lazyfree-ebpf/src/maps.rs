@@ -1,0 +1,91 @@
+//! Every map.
+
+use aya_ebpf::{
+    macros::map,
+    maps::{Array, HashMap, PerCpuArray, RingBuf},
+};
+use lazyfree_common::{
+    Family,
+    call::{CompactionCall, MAX_IN_FLIGHT, MadviseCall, ReclaimCall, UnmapCall},
+    control::{Control, MAX_PEEKS},
+    counter::PerFamily,
+    event::RING_BYTES,
+    percpu::PerCpu,
+};
+
+/// What probes count.
+#[map]
+pub static PER_CPU: PerCpuArray<PerCpu> = PerCpuArray::with_max_entries(1, 0);
+
+/// Calls of `madvise_free_pte_range` in flight, by `pid_tgid`.
+#[map]
+pub static MADVISE_CALLS: HashMap<u64, MadviseCall> = HashMap::with_max_entries(MAX_IN_FLIGHT, 0);
+
+/// Calls of `shrink_folio_list` in flight, by `pid_tgid`.
+#[map]
+pub static RECLAIM_CALLS: HashMap<u64, ReclaimCall> = HashMap::with_max_entries(MAX_IN_FLIGHT, 0);
+
+/// Calls of `isolate_migratepages_block` in flight, by `pid_tgid`.
+#[map]
+pub static COMPACTION_CALLS: HashMap<u64, CompactionCall> =
+    HashMap::with_max_entries(MAX_IN_FLIGHT, 0);
+
+/// Calls of `try_to_unmap` on lazyfree folios in flight, by `pid_tgid`. Used by the audit only.
+#[map]
+pub static UNMAP_CALLS: HashMap<u64, UnmapCall> = HashMap::with_max_entries(MAX_IN_FLIGHT, 0);
+
+/// Rare records.
+#[map]
+pub static EVENTS: RingBuf = RingBuf::with_byte_size(RING_BYTES, 0);
+
+/// What the daemon sets.
+#[map]
+pub static CONTROL: Array<Control> = Array::with_max_entries(1, 0);
+
+/// Kernel addresses to read, and after a run of the peek program the `u64`s found there.
+#[map]
+pub static PEEKS: Array<u64> = Array::with_max_entries(MAX_PEEKS, 0);
+
+/// `BPF_NOEXIST`: insert only.
+const NO_EXIST: u64 = 1;
+
+/// This CPU's counters. The program can't leave the CPU while it runs, but on a preemptible
+/// kernel another task's program can run in between: words that more than one program writes to
+/// are added to atomically.
+pub fn this_cpu() -> Option<&'static mut PerCpu> {
+    // SAFETY: the value lives as long as the map, and the words that programs share on one CPU
+    // are only touched atomically.
+    PER_CPU.get_ptr_mut(0).map(|value| unsafe { &mut *value })
+}
+
+/// Counts a call and remembers it until its return.
+pub fn enter<T>(calls: &HashMap<u64, T>, family: Family, cpu: &mut PerCpu, task: u64, call: &T) {
+    cpu.counters[PerFamily::Started.slot(family)] += 1;
+    if calls.insert(task, call, NO_EXIST).is_ok() {
+        return;
+    }
+    // Either the call before never returned as far as we saw, or the map is full.
+    if calls.get_ptr(task).is_some() {
+        cpu.counters[PerFamily::ReturnsLost.slot(family)] += 1;
+        let _replaced = calls.insert(task, call, 0);
+    } else {
+        cpu.counters[PerFamily::MapFull.slot(family)] += 1;
+    }
+}
+
+/// Takes back what [`enter`] remembered.
+pub fn leave<T: Copy>(
+    calls: &HashMap<u64, T>,
+    family: Family,
+    cpu: &mut PerCpu,
+    task: u64,
+) -> Option<T> {
+    // SAFETY: only this task inserts or removes its key, so the value stays while it is copied.
+    let Some(call) = unsafe { calls.get(task) }.copied() else {
+        cpu.counters[PerFamily::EntriesLost.slot(family)] += 1;
+        return None;
+    };
+    let _removed = calls.remove(task);
+    cpu.counters[PerFamily::Finished.slot(family)] += 1;
+    Some(call)
+}

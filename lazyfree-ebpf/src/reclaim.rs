@@ -1,0 +1,221 @@
+//! Reclaim: `shrink_folio_list` (`shrink_page_list`), called with a batch of isolated folios.
+//!
+//! Nothing is done for each page that is freed. Hits are what PGLAZYFREED of this CPU moved by.
+//! Failures are in the batch's own `reclaim_stat`, which the kernel zeroes at entry. Only folios
+//! that come back unfreed are looked at, to tell apart why.
+
+use aya_ebpf::helpers::{
+    bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_get_current_task, bpf_ktime_get_ns,
+};
+use lazyfree_common::{
+    Counter, Family, Reclaimer,
+    call::ReclaimCall,
+    counter::PerReclaimer,
+    duration::bucket,
+    event::{MIN_INTERVAL_NS, ReclaimFailure},
+    layout::ABSENT,
+    percpu::PerCpu,
+};
+
+use crate::{
+    folio::Page,
+    kernel::{layout, read},
+    maps::{EVENTS, RECLAIM_CALLS, enter, leave, this_cpu},
+    telescope::{credit, percpu_offset, vm_event},
+};
+
+/// Most folios of a returned batch that are looked at. LRU reclaim brings at most 128
+/// (`MAX_LRU_BATCH`), MADV_PAGEOUT one PMD.
+const MAX_WALK: u32 = 512;
+
+/// Entry, with the kernel's arguments.
+#[inline(always)]
+pub fn entered(list: u64, pgdat: u64, scan_control: u64, stat: u64) {
+    let Some(cpu) = this_cpu() else { return };
+    let reclaimer = reclaimer(pgdat, scan_control);
+    // What moved since the last look belongs to whoever was in reclaim on this CPU then.
+    freed_since(cpu, cpu.hit_owner);
+    cpu.hit_owner = reclaimer;
+    cpu.counters[(PerReclaimer::Batches as u64 + reclaimer) as usize] += 1;
+    let call = ReclaimCall {
+        // SAFETY: the helper has no conditions.
+        start_ns: unsafe { bpf_ktime_get_ns() },
+        list,
+        stat,
+        reclaimer,
+    };
+    enter(&RECLAIM_CALLS, Family::Reclaim, cpu, bpf_get_current_pid_tgid(), &call);
+}
+
+/// Return.
+#[inline(always)]
+pub fn returned() {
+    let Some(cpu) = this_cpu() else { return };
+    let task = bpf_get_current_pid_tgid();
+    let Some(call) = leave(&RECLAIM_CALLS, Family::Reclaim, cpu, task) else {
+        freed_since(cpu, cpu.hit_owner);
+        return;
+    };
+    // The map's value is ours, but the verifier has to see that it can't index out of bounds.
+    let reclaimer = call.reclaimer & 3;
+    let hit = freed_since(cpu, reclaimer);
+    // SAFETY: the helper has no conditions.
+    let now = unsafe { bpf_ktime_get_ns() };
+    let duration = now.wrapping_sub(call.start_ns);
+    let histogram = &mut cpu.durations[Family::Reclaim as usize];
+    histogram.sum_ns += duration;
+    histogram.buckets[bucket(duration)] += 1;
+
+    let failed =
+        u64::from(read::<u32>(call.stat + u64::from(layout!(stat_nr_lazyfree_fail))).unwrap_or(0));
+    let left = look_at_the_rest(&call, failed);
+    if left.unwalked > 0 {
+        cpu.counters[Counter::UnwalkedFolios as usize] += left.unwalked;
+    }
+    let (redirtied, pinned_again) = tell_apart(cpu, failed, &left);
+    let pinned = left.pinned + pinned_again;
+    if redirtied + pinned + left.kept == 0 {
+        return;
+    }
+    cpu.counters[(PerReclaimer::Redirtied as u64 + reclaimer) as usize] += redirtied;
+    cpu.counters[(PerReclaimer::Pinned as u64 + reclaimer) as usize] += pinned;
+    cpu.counters[(PerReclaimer::Kept as u64 + reclaimer) as usize] += left.kept;
+
+    if now.wrapping_sub(cpu.last_event_ns) < MIN_INTERVAL_NS {
+        return;
+    }
+    cpu.last_event_ns = now;
+    let event = ReclaimFailure {
+        time_ns: now,
+        duration_ns: duration,
+        hit_pages: hit,
+        redirtied_pages: redirtied,
+        pinned_pages: pinned,
+        kept_pages: left.kept,
+        tgid: (task >> 32) as u32,
+        reclaimer: reclaimer as u32,
+        comm: bpf_get_current_comm().unwrap_or_default(),
+    };
+    let outcome = match EVENTS.output::<ReclaimFailure>(&event, 0) {
+        Ok(()) => Counter::EventsSubmitted,
+        Err(_full) => Counter::EventsDropped,
+    };
+    cpu.counters[outcome as usize] += 1;
+}
+
+/// Discriminant of the [`Reclaimer`] that runs this batch.
+#[inline(always)]
+fn reclaimer(pgdat: u64, scan_control: u64) -> u64 {
+    let at = |base: u64, offset: u32| read::<u64>(base + u64::from(offset)).unwrap_or(0);
+    // SAFETY: the helper has no conditions.
+    let current = unsafe { bpf_get_current_task() };
+    let reclaimer = if at(pgdat, layout!(pgdat_kswapd)) == current {
+        Reclaimer::Kswapd
+    } else if at(scan_control, layout!(sc_nr_to_reclaim)) == 0 || asked_for(scan_control) {
+        Reclaimer::Proactive
+    } else if at(scan_control, layout!(sc_target_mem_cgroup)) != 0 {
+        Reclaimer::Memcg
+    } else {
+        Reclaimer::Direct
+    };
+    reclaimer as u64
+}
+
+/// `scan_control.proactive`.
+#[inline(always)]
+fn asked_for(scan_control: u64) -> bool {
+    if layout!(sc_proactive) == ABSENT {
+        return false;
+    }
+    let byte = read::<u8>(scan_control + u64::from(layout!(sc_proactive))).unwrap_or(0);
+    u32::from(byte) & layout!(sc_proactive_mask) != 0
+}
+
+/// Credits the lazyfree pages freed on this CPU since the last look, and returns their number.
+#[inline(always)]
+fn freed_since(cpu: &mut PerCpu, reclaimer: u64) -> u64 {
+    let freed = percpu_offset(cpu).and_then(|offset| vm_event(offset, layout!(pglazyfreed)));
+    let Some(freed) = freed else { return 0 };
+    let slot = (PerReclaimer::Hit as u64 + (reclaimer & 3)) as usize;
+    credit(&mut cpu.hit, &mut cpu.counters[slot], freed)
+}
+
+/// Pages that the batch came back with.
+#[derive(Default)]
+struct Left {
+    /// Still lazyfree, with references beyond the mappings and the isolation.
+    pinned: u64,
+    /// Still lazyfree, for another reason.
+    kept: u64,
+    /// What a failed lazyfree page looks like, and dirty.
+    dirty: u64,
+    /// What a failed lazyfree page looks like, and clean.
+    clean: u64,
+    /// Folios that were not looked at.
+    unwalked: u64,
+}
+
+/// Walks what was put back on the list.
+#[inline(always)]
+fn look_at_the_rest(call: &ReclaimCall, failed: u64) -> Left {
+    let mut left = Left::default();
+    let Some(mut node) = read::<u64>(call.list) else { return left };
+    let mut step = 0;
+    while node != call.list {
+        if step == MAX_WALK {
+            left.unwalked += 1;
+            return left;
+        }
+        let address = node - u64::from(layout!(folio_lru));
+        let Some(page) = Page::read(address) else {
+            left.unwalked += 1;
+            return left;
+        };
+        node = page.lru_next();
+        step += 1;
+        if !page.anon() {
+            continue;
+        }
+        if page.lazyfree() {
+            let pages = page.nr_pages(address);
+            // One reference is the isolation's.
+            let extra = page.mapcount(address).map(|mapped| page.refcount() - mapped - 1);
+            if extra.is_some_and(|extra| extra > 0) {
+                left.pinned += pages;
+            } else {
+                left.kept += pages;
+            }
+        } else if failed == 0 {
+            // Lists are isolated from one LRU, and no lazyfree page sits on the anonymous one. A
+            // caller that brings its own list may mix them.
+            if step == 1 && call.reclaimer & 3 != Reclaimer::Proactive as u64 {
+                return left;
+            }
+        } else if !page.swapcache() && page.active() {
+            let pages = page.nr_pages(address);
+            if page.dirty() {
+                left.dirty += pages;
+            } else {
+                left.clean += pages;
+            }
+        }
+    }
+    left
+}
+
+/// Splits the pages that the kernel made swap-backed again into redirtied and pinned.
+///
+/// Up to 6.12 a clean page with an extra reference is treated like a dirty one, and both are in
+/// `nr_lazyfree_fail`; PG_dirty, which the kernel took over from the page tables, tells.
+#[inline(always)]
+fn tell_apart(cpu: &mut PerCpu, failed: u64, left: &Left) -> (u64, u64) {
+    if failed == 0 || layout!(lazyfree_fail_is_redirty) != 0 {
+        return (failed, 0);
+    }
+    if left.dirty + left.clean != failed {
+        // Other anonymous pages of the same list look the same.
+        cpu.counters[Counter::UnresolvedPages as usize] += failed;
+    }
+    let dirty = if left.dirty < failed { left.dirty } else { failed };
+    (dirty, failed - dirty)
+}

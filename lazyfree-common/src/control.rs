@@ -8,9 +8,11 @@ use bytemuck::{Pod, Zeroable};
 pub struct Control {
     /// Pages marked while fewer pages than this are free count as marked under pressure.
     pub throttle_threshold_pages: u64,
+    /// Value of `vmemmap_base`: address of the struct page of page frame 0; 0 if unknown.
+    pub vmemmap: u64,
 }
 
-const _: () = assert!(size_of::<Control>() == 8);
+const _: () = assert!(size_of::<Control>() == 16);
 
 /// Most addresses that one run of the peek program reads.
 pub const MAX_PEEKS: u32 = 128;

@@ -25,8 +25,6 @@ pub struct Layout {
     pub lazyfree_batch: u64,
     /// Address of `vm_zone_stat[NR_FREE_PAGES]`.
     pub free_pages: u64,
-    /// Value of `vmemmap_base`: address of the struct page of page frame 0.
-    pub vmemmap: u64,
     /// Index of PGLAZYFREE in `vm_event_state.event`.
     pub pglazyfree: u32,
     /// Index of PGLAZYFREED.
@@ -102,10 +100,6 @@ pub struct Layout {
     pub pageblock_order: u32,
     /// `ttu_flags` that mean "not reclaim": TTU_MIGRATION and TTU_SPLIT_FREEZE where they exist.
     pub ttu_not_reclaim: u32,
-    /// CPUs that can ever be online.
-    pub nr_cpus: u32,
-    /// Keeps the size a multiple of 8.
-    pub reserved: u32,
 }
 
 impl Layout {
@@ -113,4 +107,4 @@ impl Layout {
     pub const ZERO: Layout = bytemuck::must_cast([0u64; size_of::<Layout>() / 8]);
 }
 
-const _: () = assert!(size_of::<Layout>() == 5 * 8 + 38 * 4);
+const _: () = assert!(size_of::<Layout>() == 4 * 8 + 36 * 4);

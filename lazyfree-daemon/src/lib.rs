@@ -5,7 +5,10 @@
 //! snapshots; [`tui`] and [`export`] show a snapshot. aya, sockets, clocks and files stay in the
 //! files named for them.
 
+pub mod host;
+pub mod kernel;
 pub mod model;
 pub mod sample;
 pub mod signal;
+pub mod source;
 pub mod vmstat;

@@ -143,6 +143,11 @@ impl Counters {
         self.0[counter as usize] = value;
     }
 
+    /// Adds to the value for one family.
+    pub fn bump(&mut self, what: PerFamily, family: Family, by: u64) {
+        self.0[what.slot(family)] += by;
+    }
+
     /// The value for one reclaimer.
     pub fn of(&self, what: PerReclaimer, reclaimer: Reclaimer) -> u64 {
         self.slot(what.slot(reclaimer))

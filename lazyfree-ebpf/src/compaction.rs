@@ -10,7 +10,7 @@ use lazyfree_common::{Counter, Family, call::CompactionCall, duration::bucket, l
 use crate::{
     folio::Page,
     kernel::{layout, read},
-    maps::{COMPACTION_CALLS, enter, leave, this_cpu},
+    maps::{COMPACTION_CALLS, CONTROL, enter, leave, this_cpu},
 };
 
 /// Most pages of a range that are looked at: the largest pageblock of x86-64.
@@ -111,7 +111,8 @@ fn walk(call: &CompactionCall, end: u64, scanned: u64) -> Walked {
         // The rest of the block was marked to be skipped.
         pages = scanned;
     }
-    if layout!(vmemmap) == 0 {
+    let vmemmap = CONTROL.get(0).map_or(0, |control| control.vmemmap);
+    if vmemmap == 0 {
         walked.unwalked += pages;
         return walked;
     }
@@ -121,7 +122,7 @@ fn walk(call: &CompactionCall, end: u64, scanned: u64) -> Walked {
     }
     let order = read::<i32>(call.control + u64::from(layout!(cc_order))).unwrap_or(0);
     let size = u64::from(layout!(page_size));
-    let first = layout!(vmemmap) + call.low_pfn * size;
+    let first = vmemmap + call.low_pfn * size;
     let mut skip_to = 0;
     for index in 0..MAX_WALK {
         if index >= pages {

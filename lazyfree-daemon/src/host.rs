@@ -1,0 +1,57 @@
+//! Readings of `/proc` that go into each sample, and what protects the daemon from the very
+//! shortage it watches. The files that say what the kernel offers are read in [`crate::kernel`].
+
+use std::{fs, io};
+
+use procfs::{Current as _, Meminfo, WithCurrentSystemInfo as _, process::Process};
+use rustix::mm::{MlockAllFlags, mlockall};
+
+use crate::vmstat::Vmstat;
+
+/// The kernel's own counters.
+pub fn vmstat() -> io::Result<Vmstat> {
+    Ok(Vmstat::parse(&fs::read_to_string("/proc/vmstat")?))
+}
+
+/// Memory in kB, as `/proc/meminfo` and the sysctl give it.
+#[derive(Clone, Copy, Debug, Default)]
+#[expect(missing_docs, reason = "the names are those of the kernel")]
+pub struct Memory {
+    pub free_kb: u64,
+    pub available_kb: u64,
+    pub total_kb: u64,
+    pub swap_used_kb: u64,
+    pub min_free_kb: u64,
+}
+
+/// Memory of the host. What can't be read is 0.
+pub fn memory() -> Memory {
+    let min_free = fs::read_to_string("/proc/sys/vm/min_free_kbytes").unwrap_or_default();
+    let min_free_kb = min_free.trim().parse().unwrap_or(0);
+    let Ok(info) = Meminfo::current() else { return Memory { min_free_kb, ..Memory::default() } };
+    Memory {
+        free_kb: info.mem_free / 1024,
+        available_kb: info.mem_available.unwrap_or(0) / 1024,
+        total_kb: info.mem_total / 1024,
+        swap_used_kb: info.swap_total.saturating_sub(info.swap_free) / 1024,
+        min_free_kb,
+    }
+}
+
+/// What this process has used: CPU time in seconds, resident memory in bytes.
+pub fn own_use() -> (f64, u64) {
+    let Ok(stat) = Process::myself().and_then(|process| process.stat()) else { return (0.0, 0) };
+    let ticks = (stat.utime + stat.stime) as f64;
+    (ticks / procfs::ticks_per_second() as f64, stat.rss_bytes().get())
+}
+
+/// Keeps the daemon in memory and away from the OOM killer. Each step may be refused, which the
+/// daemon survives.
+pub fn protect() {
+    if let Err(error) = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE) {
+        tracing::info!("cannot lock memory: {error}");
+    }
+    if let Err(error) = fs::write("/proc/self/oom_score_adj", "-500") {
+        tracing::info!("cannot lower oom_score_adj: {error}");
+    }
+}

@@ -1,0 +1,268 @@
+//! Reads the probes' maps.
+
+use aya::{
+    Ebpf, Pod,
+    maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, RingBuf},
+    programs::{RawTracePoint, RawTracePointRunOptions, TestRun as _},
+};
+use lazyfree_common::{
+    Family, Reclaimer,
+    call::{CompactionCall, MadviseCall, ReclaimCall},
+    control::{Control, MAX_PEEKS},
+    counter::PerFamily,
+    duration::Histogram,
+    event::ReclaimFailure,
+    percpu::{PerCpu, WORDS},
+};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::{host, layout::Resolved, probes::AttachedProgram};
+use crate::sample::{Counters, Durations, Failure, HookSample};
+
+/// A call this old without a return is given up. No reclaim batch or isolation takes minutes.
+const STALE_NS: u64 = 600 * 1_000_000_000;
+
+/// Readings between two searches for stale calls.
+const SWEEP_EVERY: u32 = 60;
+
+/// A word of a call's state is a `u64`.
+type CallMap<const WORDS: usize> = HashMap<MapData, u64, [u64; WORDS]>;
+
+/// The probes' maps.
+pub struct Counts {
+    per_cpu: PerCpuArray<MapData, [u64; WORDS]>,
+    madvise_calls: CallMap<{ size_of::<MadviseCall>() / 8 }>,
+    reclaim_calls: CallMap<{ size_of::<ReclaimCall>() / 8 }>,
+    compaction_calls: CallMap<{ size_of::<CompactionCall>() / 8 }>,
+    events: RingBuf<MapData>,
+    control: Array<MapData, [u64; size_of::<Control>() / 8]>,
+    peeks: Array<MapData, u64>,
+    settings: Control,
+    /// Address of the number of folios in each CPU's lazyfree batch.
+    batches: Vec<u64>,
+    programs: Vec<AttachedProgram>,
+    readings: u32,
+    /// Calls given up, by [`Family`].
+    given_up: [u64; Family::COUNT],
+}
+
+/// What was counted.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the fields are those of Sample")]
+pub struct Reading {
+    pub counters: Counters,
+    pub durations: Vec<Durations>,
+    pub in_flight: Vec<u64>,
+    pub hooks: Vec<HookSample>,
+    pub lru_batch_pending: Option<u64>,
+    pub failures: Vec<Failure>,
+}
+
+fn take<T: TryFrom<Map, Error = MapError>>(bpf: &mut Ebpf, name: &str) -> Result<T, MapError> {
+    let missing = || MapError::InvalidName { name: name.to_owned() };
+    bpf.take_map(name).ok_or_else(missing)?.try_into()
+}
+
+impl Counts {
+    /// Takes the maps out of a loaded object.
+    pub fn take(bpf: &mut Ebpf) -> Result<Self, MapError> {
+        Ok(Self {
+            per_cpu: take(bpf, "PER_CPU")?,
+            madvise_calls: take(bpf, "MADVISE_CALLS")?,
+            reclaim_calls: take(bpf, "RECLAIM_CALLS")?,
+            compaction_calls: take(bpf, "COMPACTION_CALLS")?,
+            events: take(bpf, "EVENTS")?,
+            control: take(bpf, "CONTROL")?,
+            peeks: take(bpf, "PEEKS")?,
+            settings: Control::default(),
+            batches: Vec::new(),
+            programs: Vec::new(),
+            readings: 0,
+            given_up: [0; Family::COUNT],
+        })
+    }
+
+    /// Reads the words of kernel memory that addresses depend on.
+    pub fn learn_addresses(&mut self, peek: Option<&RawTracePoint>, resolved: &Resolved) {
+        if let Some(address) = resolved.vmemmap_base
+            && let Some(words) = self.peek(peek, &[address])
+        {
+            self.settings.vmemmap = words[0];
+            self.apply();
+        }
+        if resolved.marks.is_err() {
+            return;
+        }
+        let layout = &resolved.layout;
+        let Ok(cpus) = aya::util::nr_cpus() else { return };
+        let offsets: Vec<_> = (0..cpus as u64).map(|cpu| layout.per_cpu_offset + cpu * 8).collect();
+        if let Some(offsets) = self.peek(peek, &offsets) {
+            self.batches =
+                offsets.iter().map(|offset| layout.lazyfree_batch.wrapping_add(*offset)).collect();
+        }
+    }
+
+    /// Value of `vmemmap_base`; 0 if unknown.
+    pub fn vmemmap(&self) -> u64 {
+        self.settings.vmemmap
+    }
+
+    /// Programs whose misses are read.
+    pub fn watch(&mut self, programs: Vec<AttachedProgram>) {
+        self.programs = programs;
+    }
+
+    /// Sets the number of free pages below which marking counts as under pressure.
+    pub fn set_throttle_threshold(&mut self, pages: u64) {
+        if self.settings.throttle_threshold_pages != pages {
+            self.settings.throttle_threshold_pages = pages;
+            self.apply();
+        }
+    }
+
+    fn apply(&mut self) {
+        let words: [u64; size_of::<Control>() / 8] = bytemuck::must_cast(self.settings);
+        if let Err(error) = self.control.set(0, words, 0) {
+            tracing::warn!("cannot hand the settings to the probes: {error}");
+        }
+    }
+
+    /// Reads everything.
+    pub fn read(&mut self, peek: Option<&RawTracePoint>) -> Result<Reading, MapError> {
+        let mut counters = Counters::default();
+        let mut durations = [Histogram { sum_ns: 0, buckets: [0; _] }; Family::COUNT];
+        for words in self.per_cpu.get(&0, 0)?.iter() {
+            let cpu: PerCpu = bytemuck::must_cast(*words);
+            counters.add(&cpu.counters);
+            for (into, from) in durations.iter_mut().zip(&cpu.durations) {
+                into.merge(from);
+            }
+        }
+        self.readings += 1;
+        if self.readings.is_multiple_of(SWEEP_EVERY) {
+            self.sweep();
+        }
+        for (family, given_up) in Family::ALL.iter().zip(self.given_up) {
+            counters.bump(PerFamily::ReturnsLost, *family, given_up);
+        }
+        let in_flight = Family::ALL.iter().map(|&family| {
+            let of = |what| counters.in_family(what, family);
+            let ended = of(PerFamily::Finished) + of(PerFamily::ReturnsLost) + of(PerFamily::MapFull);
+            // CPUs are read one after another, so a call may be seen to end and not to start.
+            of(PerFamily::Started).saturating_sub(ended)
+        });
+        Ok(Reading {
+            in_flight: in_flight.collect(),
+            durations: durations.iter().map(Durations::from).collect(),
+            hooks: self.programs.iter().map(hook_sample).collect(),
+            lru_batch_pending: self.pending(peek),
+            failures: self.failures(),
+            counters,
+        })
+    }
+
+    /// Folios in the CPUs' lazyfree batches.
+    fn pending(&mut self, peek: Option<&RawTracePoint>) -> Option<u64> {
+        if self.batches.is_empty() {
+            return None;
+        }
+        let batches = std::mem::take(&mut self.batches);
+        let words = self.peek(peek, &batches);
+        self.batches = batches;
+        // The number is one byte, the first of the word.
+        Some(words?.iter().map(|word| word & 0xff).sum())
+    }
+
+    /// The words at kernel addresses; what can't be read is 0.
+    fn peek(&mut self, program: Option<&RawTracePoint>, addresses: &[u64]) -> Option<Vec<u64>> {
+        let program = program?;
+        let mut words = Vec::with_capacity(addresses.len());
+        for chunk in addresses.chunks(MAX_PEEKS as usize) {
+            let run = || -> Result<(), Box<dyn std::error::Error>> {
+                for (index, address) in (0..).zip(chunk) {
+                    self.peeks.set(index, address, 0)?;
+                }
+                if chunk.len() < MAX_PEEKS as usize {
+                    self.peeks.set(chunk.len() as u32, 0, 0)?;
+                }
+                program.test_run(RawTracePointRunOptions::new())?;
+                for index in 0..chunk.len() as u32 {
+                    words.push(self.peeks.get(&index, 0)?);
+                }
+                Ok(())
+            }();
+            if let Err(error) = run {
+                tracing::warn!("cannot read kernel memory: {error}");
+                return None;
+            }
+        }
+        Some(words)
+    }
+
+    fn failures(&mut self) -> Vec<Failure> {
+        let mut failures = Vec::new();
+        while let Some(item) = self.events.next() {
+            match bytemuck::try_pod_read_unaligned::<ReclaimFailure>(&item) {
+                Ok(event) => failures.push(failure(&event)),
+                Err(error) => tracing::warn!("an event of {} bytes: {error}", item.len()),
+            }
+        }
+        failures
+    }
+
+    /// Gives up calls whose return will not come any more, so that the maps can't fill up.
+    fn sweep(&mut self) {
+        let now = monotonic_ns();
+        self.given_up[Family::Madvise as usize] += sweep(&mut self.madvise_calls, now);
+        self.given_up[Family::Reclaim as usize] += sweep(&mut self.reclaim_calls, now);
+        self.given_up[Family::Compaction as usize] += sweep(&mut self.compaction_calls, now);
+    }
+}
+
+/// Removes the calls that started too long ago, and returns their number.
+fn sweep<const WORDS: usize>(calls: &mut CallMap<WORDS>, now: u64) -> u64
+where
+    [u64; WORDS]: Pod,
+{
+    // The first word of each call's state is its start.
+    let stale: Vec<_> = calls
+        .iter()
+        .filter_map(Result::ok)
+        .filter(|(_, call)| now.saturating_sub(call[0]) > STALE_NS)
+        .map(|(task, _)| task)
+        .collect();
+    stale.iter().filter(|task| calls.remove(task).is_ok()).count() as u64
+}
+
+fn hook_sample(program: &AttachedProgram) -> HookSample {
+    HookSample {
+        program: program.name.clone(),
+        symbol: program.symbol.to_owned(),
+        kind: program.kind,
+        misses: program.tells_misses.then(|| host::misses(program.fd)).flatten(),
+    }
+}
+
+fn failure(event: &ReclaimFailure) -> Failure {
+    let comm = event.comm.split(|byte| *byte == 0).next().unwrap_or_default();
+    Failure {
+        time_ns: event.time_ns,
+        duration_ns: event.duration_ns,
+        hit_pages: event.hit_pages,
+        redirtied_pages: event.redirtied_pages,
+        pinned_pages: event.pinned_pages,
+        kept_pages: event.kept_pages,
+        tgid: event.tgid,
+        reclaimer: Reclaimer::ALL
+            .get(event.reclaimer as usize)
+            .map_or("unknown", |reclaimer| reclaimer.name())
+            .to_owned(),
+        comm: String::from_utf8_lossy(comm).into_owned(),
+    }
+}
+
+/// `CLOCK_MONOTONIC`, as `bpf_ktime_get_ns` reads it.
+pub fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}

@@ -1,0 +1,17 @@
+//! The kernel side's counterpart: what to hook, loading and attaching, reading what was counted.
+//!
+//! `types`, `symbols`, `layout`, `hook`, `release` and `plan` are pure; `probes`, `counts` and
+//! `host` touch the kernel, and the first two are the only files that name aya.
+
+mod counts;
+mod hook;
+mod host;
+mod layout;
+mod plan;
+mod probes;
+mod release;
+mod symbols;
+mod types;
+
+pub use counts::{Reading, monotonic_ns};
+pub use probes::{Family, OpenError, Options, Probes};

@@ -1,0 +1,153 @@
+//! Questions to the kernel's type information (BTF). Pure: bytes in, offsets out.
+
+use btf_rs::{Btf, BtfType, Type};
+
+/// The types and functions of a kernel.
+pub struct Types {
+    btf: Btf,
+}
+
+/// A member of a struct.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Where it starts, in bits.
+    pub bit_offset: u32,
+    /// Its type.
+    type_id: u32,
+}
+
+impl Member {
+    /// Where it starts, in bytes; a bit field starts somewhere in that byte.
+    pub fn offset(self) -> u32 {
+        self.bit_offset / 8
+    }
+
+    /// The bit of a one-bit field in its byte.
+    pub fn mask(self) -> u32 {
+        1 << (self.bit_offset % 8)
+    }
+}
+
+/// How a function looks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prototype {
+    /// Names of the parameters.
+    pub parameters: Vec<String>,
+    /// Size of the returned integer in bytes; `None` for anything else.
+    pub returns_bytes: Option<usize>,
+}
+
+impl Types {
+    /// Reads `/sys/kernel/btf/vmlinux` or a copy of it.
+    pub fn parse(bytes: &[u8]) -> Result<Self, btf_rs::Error> {
+        Btf::from_bytes(bytes).map(|btf| Self { btf })
+    }
+
+    /// A member by its path, as `struct.member` or `struct.member.member`; unions and structs
+    /// without a name on the way are looked through.
+    pub fn member(&self, path: &str) -> Option<Member> {
+        let (name, members) = path.split_once('.')?;
+        let candidates = self.btf.resolve_types_by_name(name).ok()?;
+        let mut structs = candidates.iter().filter(|ty| matches!(ty, Type::Struct(_)));
+        structs.find_map(|ty| {
+            let mut found = Member { bit_offset: 0, type_id: 0 };
+            let mut ty = ty.clone();
+            for (index, name) in members.split('.').enumerate() {
+                if index > 0 {
+                    ty = self.plain_type(found.type_id)?;
+                }
+                let inner = self.find(&ty, name)?;
+                found =
+                    Member { bit_offset: found.bit_offset + inner.bit_offset, ..inner };
+            }
+            Some(found)
+        })
+    }
+
+    /// Offset of a member in bytes.
+    pub fn offset(&self, path: &str) -> Option<u32> {
+        self.member(path).map(Member::offset)
+    }
+
+    /// Length of a member that is an array.
+    pub fn array_len(&self, path: &str) -> Option<u32> {
+        match self.plain_type(self.member(path)?.type_id)? {
+            Type::Array(array) => Some(array.len() as u32),
+            _ => None,
+        }
+    }
+
+    /// Size of a struct in bytes.
+    pub fn size(&self, name: &str) -> Option<u32> {
+        self.btf.resolve_types_by_name(name).ok()?.iter().find_map(|ty| match ty {
+            Type::Struct(ty) => Some(ty.size() as u32),
+            _ => None,
+        })
+    }
+
+    /// Value of an enumerator, whatever its enum; those asked for are unique in the kernel.
+    pub fn enumerator(&self, enumeration: &str, name: &str) -> Option<u32> {
+        self.btf.resolve_types_by_name(enumeration).ok()?.iter().find_map(|ty| match ty {
+            Type::Enum(ty) => {
+                let named = |member: &&btf_rs::EnumMember| self.is_named(*member, name);
+                ty.members.iter().find(named).map(btf_rs::EnumMember::val)
+            }
+            _ => None,
+        })
+    }
+
+    /// A function by its exact name.
+    pub fn function(&self, name: &str) -> Option<Prototype> {
+        self.btf.resolve_types_by_name(name).ok()?.iter().find_map(|ty| {
+            let Type::Func(function) = ty else { return None };
+            let Type::FuncProto(proto) = self.btf.resolve_chained_type(function).ok()? else {
+                return None;
+            };
+            let parameters = proto.parameters.iter();
+            Some(Prototype {
+                parameters: parameters
+                    .map(|parameter| self.btf.resolve_name(parameter).unwrap_or_default())
+                    .collect(),
+                returns_bytes: match self.plain_type(proto.return_type_id()) {
+                    Some(Type::Int(int)) => Some(int.size()),
+                    _ => None,
+                },
+            })
+        })
+    }
+
+    /// A type with typedefs and qualifiers taken off.
+    fn plain_type(&self, id: u32) -> Option<Type> {
+        let mut ty = self.btf.resolve_type_by_id(id).ok()?;
+        loop {
+            ty = match &ty {
+                Type::Typedef(_) | Type::Const(_) | Type::Volatile(_) | Type::Restrict(_)
+                | Type::TypeTag(_) => self.btf.resolve_chained_type(ty.as_btf_type()?).ok()?,
+                _ => return Some(ty),
+            };
+        }
+    }
+
+    fn find(&self, ty: &Type, name: &str) -> Option<Member> {
+        let (Type::Struct(ty) | Type::Union(ty)) = ty else { return None };
+        ty.members.iter().find_map(|member| {
+            let here = Member { bit_offset: member.bit_offset(), type_id: member.get_type_id()? };
+            if self.is_named(member, name) {
+                return Some(here);
+            }
+            if !self.is_named(member, "") {
+                return None;
+            }
+            let inner = self.find(&self.plain_type(here.type_id)?, name)?;
+            Some(Member { bit_offset: here.bit_offset + inner.bit_offset, ..inner })
+        })
+    }
+
+    fn is_named(&self, ty: &dyn BtfType, name: &str) -> bool {
+        match self.btf.resolve_name(ty) {
+            Ok(found) => found == name,
+            // What has no name has no entry in the string table either.
+            Err(_) => name.is_empty(),
+        }
+    }
+}

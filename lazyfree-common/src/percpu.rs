@@ -19,6 +19,36 @@ pub struct Telescope {
     pub primed: u64,
 }
 
+/// Pages of a batch of reclaim that came back, as far as they are or may have been lazyfree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Left {
+    /// Still lazyfree, with references beyond the mappings and the isolation.
+    pub pinned: u64,
+    /// Still lazyfree, for another reason.
+    pub kept: u64,
+    /// What a page looks like that was made swap-backed again, and dirty.
+    pub dirty: u64,
+    /// The same, and clean.
+    pub clean: u64,
+    /// Folios that were not looked at.
+    pub unwalked: u64,
+}
+
+/// How the range of an isolation is walked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Walk {
+    /// One past the last page frame.
+    pub end: u64,
+    /// Order that compaction works for; -1 for all of a node.
+    pub order: i64,
+    /// Order of the blocks that the scanner gives up at the first failure.
+    pub skip_order: u64,
+    /// First page frame that isn't in a block given up.
+    pub skip_to: u64,
+}
+
 /// Everything that probes on one CPU have counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
@@ -35,6 +65,10 @@ pub struct PerCpu {
     pub hit: Telescope,
     /// Discriminant of [`crate::Reclaimer`] that entered reclaim on this CPU last.
     pub hit_owner: u64,
+    /// Scratch of the reclaim program at return; it can't run twice at once on a CPU.
+    pub left: Left,
+    /// Scratch of the compaction program at return.
+    pub walk: Walk,
     /// Time of this CPU's last event, for the rate limit.
     pub last_event_ns: u64,
 }
@@ -43,5 +77,5 @@ pub struct PerCpu {
 pub const WORDS: usize = size_of::<PerCpu>() / 8;
 
 const _: () = assert!(
-    size_of::<PerCpu>() == Counter::COUNT * 8 + Family::COUNT * size_of::<Histogram>() + 7 * 8
+    size_of::<PerCpu>() == Counter::COUNT * 8 + Family::COUNT * size_of::<Histogram>() + 16 * 8
 );

@@ -7,7 +7,7 @@ use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use lazyfree_common::{Counter, call::UnmapCall};
 
 use crate::{
-    folio::Page,
+    folio::{Page, large_mapcount, large_mapcount_known, large_nr_pages},
     kernel::layout,
     maps::{UNMAP_CALLS, this_cpu},
 };
@@ -24,7 +24,8 @@ pub fn entered(folio: u64, flags: u32) {
         return;
     }
     let Some(cpu) = this_cpu() else { return };
-    let call = UnmapCall { folio, nr_pages: page.nr_pages(folio) };
+    let nr_pages = if !page.head() { 1 } else { large_nr_pages(folio) };
+    let call = UnmapCall { folio, nr_pages };
     if UNMAP_CALLS.insert(bpf_get_current_pid_tgid(), &call, 0).is_ok() {
         cpu.counters[Counter::AuditAttemptPages as usize] += call.nr_pages;
     }
@@ -39,13 +40,18 @@ pub fn returned() {
     let _removed = UNMAP_CALLS.remove(task);
     let (Some(page), Some(cpu)) = (Page::read(call.folio), this_cpu()) else { return };
     // The folio is isolated and locked by this task: it can't have been freed meanwhile.
-    let outcome = match page.mapcount(call.folio) {
+    let mapcount = if !page.head() {
+        Some(page.small_mapcount())
+    } else {
+        large_mapcount_known().then(|| large_mapcount(call.folio))
+    };
+    let outcome = match mapcount {
+        Some(..=0) => Counter::AuditHitPages,
         // A kernel without a sum over the pages of a large folio makes it swap-backed on failure.
         None if page.lazyfree() => Counter::AuditHitPages,
-        Some(..=0) => Counter::AuditHitPages,
         _ if page.dirty() => Counter::AuditRedirtiedPages,
-        Some(mapped) if page.refcount() > mapped + 1 => Counter::AuditPinnedPages,
         None => Counter::AuditPinnedPages,
+        Some(mapped) if page.referenced_beyond(mapped, 1) => Counter::AuditPinnedPages,
         Some(_) => Counter::AuditKeptPages,
     };
     cpu.counters[outcome as usize] += call.nr_pages;

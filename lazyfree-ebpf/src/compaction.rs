@@ -4,17 +4,27 @@
 //! comment calls an admittedly racy check, and counts it nowhere. At return the range that was
 //! scanned is walked with the same check.
 
-use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns};
-use lazyfree_common::{Counter, Family, call::CompactionCall, duration::bucket, layout::ABSENT};
+use core::ffi::c_void;
+
+use aya_ebpf::helpers::{
+    bpf_get_current_pid_tgid, bpf_ktime_get_ns, generated::bpf_probe_read_kernel,
+};
+use lazyfree_common::{Counter, Family, call::CompactionCall, duration::bucket, percpu::PerCpu};
 
 use crate::{
-    folio::Page,
+    folio::{Page, large_mapcount, large_mapcount_known, large_nr_pages},
     kernel::{layout, read},
-    maps::{COMPACTION_CALLS, CONTROL, enter, leave, this_cpu},
+    maps::{BUFFER_PAGES, COMPACTION_CALLS, CONTROL, PAGES, enter, leave, this_cpu},
 };
 
 /// Most pages of a range that are looked at: the largest pageblock of x86-64.
 const MAX_WALK: u64 = 1024;
+
+/// Size of a struct page. The loader refuses the hook where it is another.
+const PAGE_BYTES: u64 = size_of::<Page>() as u64;
+
+/// An order that no block has: the scanner doesn't give up blocks.
+const NO_SKIPPING: u64 = 63;
 
 /// `enum migrate_mode`: MIGRATE_ASYNC.
 const MIGRATE_ASYNC: u32 = 0;
@@ -56,11 +66,7 @@ pub fn returned(value: u64) {
     if (isolated as i64) > 0 {
         cpu.counters[Counter::CompactionIsolatedPages as usize] += isolated;
     }
-    let walked = walk(&call, stopped_at(&call, value), scanned);
-    cpu.counters[Counter::CompactionPinnedPages as usize] += walked.pinned;
-    if walked.unwalked > 0 {
-        cpu.counters[Counter::CompactionUnwalkedPages as usize] += walked.unwalked;
-    }
+    walk(&call, stopped_at(&call, value), scanned, cpu);
 }
 
 /// `compact_control.total_migrate_scanned`: pages that the scanner stepped over.
@@ -87,93 +93,116 @@ fn stopped_at(call: &CompactionCall, value: u64) -> u64 {
 /// Direct compaction that may not block gives up an aligned block of its order at the first page
 /// that it can't isolate, and steps to the next one (`skip_on_failure`). The order, if so.
 #[inline(always)]
-fn skips_on_failure(control: u64) -> Option<u32> {
+fn skips_on_failure(control: u64) -> Option<u64> {
     let direct = read::<u8>(control + u64::from(layout!(cc_direct_compaction)))?;
     let mode = read::<u32>(control + u64::from(layout!(cc_mode)))?;
     let order = read::<i32>(control + u64::from(layout!(cc_order)))?;
-    (direct != 0 && mode == MIGRATE_ASYNC && order > 0).then_some(order as u32)
+    (direct != 0 && mode == MIGRATE_ASYNC && order > 0).then_some(order as u64)
 }
 
-struct Walked {
-    pinned: u64,
-    unwalked: u64,
-}
-
+/// Counts the pinned pages of the range into the CPU's counters.
 #[inline(always)]
-fn walk(call: &CompactionCall, end: u64, scanned: u64) -> Walked {
-    let mut walked = Walked { pinned: 0, unwalked: 0 };
-    let mut pages = end.wrapping_sub(call.low_pfn);
-    let skipping = if scanned < pages { skips_on_failure(call.control) } else { None };
-    if skipping.is_some() {
-        // Which pages of an abandoned block were looked at before can't be told afterwards.
-        walked.unwalked += pages - scanned;
-    } else if scanned < pages {
-        // The rest of the block was marked to be skipped.
-        pages = scanned;
-    }
+fn walk(call: &CompactionCall, end: u64, scanned: u64, cpu: &mut PerCpu) {
+    let range = end.wrapping_sub(call.low_pfn);
     let vmemmap = CONTROL.get(0).map_or(0, |control| control.vmemmap);
-    if vmemmap == 0 {
-        walked.unwalked += pages;
-        return walked;
-    }
-    if pages > MAX_WALK {
-        walked.unwalked += pages - MAX_WALK;
-        pages = MAX_WALK;
-    }
-    let order = read::<i32>(call.control + u64::from(layout!(cc_order))).unwrap_or(0);
-    let size = u64::from(layout!(page_size));
-    let first = vmemmap + call.low_pfn * size;
-    let mut skip_to = 0;
-    for index in 0..MAX_WALK {
-        if index >= pages {
-            break;
-        }
-        if index < skip_to {
-            continue;
-        }
-        let address = first + index * size;
-        let Some(page) = Page::read(address) else {
-            walked.unwalked += 1;
-            continue;
-        };
-        let pinned = pinned_pages(&page, address, order);
-        if pinned == 0 {
-            continue;
-        }
-        walked.pinned += pinned;
-        if let Some(order) = skipping {
-            let pfn = call.low_pfn + index;
-            skip_to = ((pfn >> (order & 63)) + 1).wrapping_shl(order & 63) - call.low_pfn;
+    let mut pages = range;
+    cpu.walk.skip_order = NO_SKIPPING;
+    cpu.walk.skip_to = 0;
+    if scanned < range {
+        if let Some(order) = skips_on_failure(call.control) {
+            // Which pages of an abandoned block were looked at before can't be told afterwards.
+            cpu.counters[Counter::CompactionUnwalkedPages as usize] += range - scanned;
+            cpu.walk.skip_order = order;
+        } else {
+            // The rest of the block was marked to be skipped.
+            pages = scanned;
         }
     }
-    walked
+    let walked = if vmemmap == 0 { 0 } else { MAX_WALK };
+    if pages > walked {
+        cpu.counters[Counter::CompactionUnwalkedPages as usize] += pages - walked;
+        pages = walked;
+    }
+    cpu.walk.order = read::<i32>(call.control + u64::from(layout!(cc_order))).map_or(0, i64::from);
+    cpu.walk.end = call.low_pfn + pages;
+    for step in 0..MAX_WALK / BUFFER_PAGES {
+        let pfn = call.low_pfn + step * BUFFER_PAGES;
+        if pfn >= cpu.walk.end {
+            return;
+        }
+        lazyfree_read_pages(vmemmap, pfn);
+        for index in 0..BUFFER_PAGES {
+            lazyfree_count_pinned(vmemmap, pfn, index);
+        }
+    }
 }
 
-/// The kernel's check: on an LRU list, no file or swap cache behind it, and more references than
-/// mappings. Returns the pages of the folio that starts at `address`, or 0.
-#[inline(always)]
-fn pinned_pages(page: &Page, address: u64, order: i32) -> u64 {
-    if !page.lru() || page.refcount() <= 0 {
+/// Fills the buffer with the struct pages from `pfn` on.
+///
+/// As the next one a function of its own with a global name, which the verifier looks at once
+/// instead of at each turn of the loop.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn lazyfree_read_pages(vmemmap: u64, pfn: u64) -> u64 {
+    let Some(cpu) = this_cpu() else { return 0 };
+    let Some(buffer) = PAGES.get_ptr_mut(0) else { return 0 };
+    let number = cpu.walk.end.wrapping_sub(pfn).min(BUFFER_PAGES);
+    // SAFETY: the helper checks the address, and the verifier the bounds of the buffer.
+    let failed = unsafe {
+        bpf_probe_read_kernel(
+            buffer.cast(),
+            (number * PAGE_BYTES) as u32,
+            (vmemmap + pfn * PAGE_BYTES) as *const c_void,
+        )
+    };
+    if failed != 0 {
+        // What can't be read is zeroed, and no page of zeroes is pinned.
+        cpu.counters[Counter::CompactionUnwalkedPages as usize] += number;
+    }
+    number
+}
+
+/// Counts page `index` of the buffer, which starts at `pfn`, if the scanner passed over it as
+/// pinned. Its check: on an LRU list, no file or swap cache behind it, and more references than
+/// mappings. A free page is on no list.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn lazyfree_count_pinned(vmemmap: u64, first: u64, index: u64) -> u64 {
+    let (Some(cpu), Some(buffer)) = (this_cpu(), PAGES.get_ptr_mut(0)) else { return 0 };
+    // SAFETY: this program can't run twice at once on a CPU, and no other uses the buffer.
+    let page = unsafe { &(*buffer)[(index & (BUFFER_PAGES - 1)) as usize] };
+    let pfn = first + index;
+    if pfn >= cpu.walk.end || pfn < cpu.walk.skip_to {
         return 0;
     }
-    let file = !page.unmapped_address_space() && !page.anon();
-    if file || page.swapcache() {
+    if !page.lru() || page.file() || page.swapcache() {
         return 0;
     }
-    let pages = page.nr_pages(address);
-    if page.head() && !looks_at_large(pages, order) {
+    let (pages, mapcount) = if !page.head() {
+        (1, page.small_mapcount())
+    } else {
+        let address = vmemmap + pfn * PAGE_BYTES;
+        let pages = large_nr_pages(address);
+        if !looks_at_large(pages, cpu.walk.order) {
+            return 0;
+        }
+        (pages, large_mapcount(address))
+    };
+    if !page.referenced_beyond(mapcount, 0) {
         return 0;
     }
-    match page.mapcount(address) {
-        Some(mapped) if page.refcount() > mapped => pages,
-        _ => 0,
+    cpu.counters[Counter::CompactionPinnedPages as usize] += pages;
+    let order = cpu.walk.skip_order;
+    if order < NO_SKIPPING {
+        cpu.walk.skip_to = ((pfn >> order) + 1) << order;
     }
+    pages
 }
 
 /// `skip_isolation_on_order`, turned round. Order -1 is compaction of a whole node.
 #[inline(always)]
-fn looks_at_large(pages: u64, order: i32) -> bool {
-    if layout!(isolate_takes_large) == 0 || layout!(folio_large_mapcount) == ABSENT {
+fn looks_at_large(pages: u64, order: i64) -> bool {
+    if layout!(isolate_takes_large) == 0 || !large_mapcount_known() {
         return false;
     }
     let fits_target = order < 0 || pages < 1u64.wrapping_shl(order as u32 & 63);

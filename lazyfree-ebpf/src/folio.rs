@@ -1,24 +1,35 @@
 //! The only file that reads struct page and struct folio.
 
+use bytemuck::{Pod, Zeroable};
 use lazyfree_common::layout::ABSENT;
 
-use crate::kernel::{layout, read};
+use crate::kernel::{layout, read, read_or_zero};
 
-/// Low bits of `mapping`; 1 alone means anonymous (`folio_test_anon` without KSM).
+/// Words of a struct page that are looked at: all there are on x86-64.
+const PAGE_WORDS: usize = 8;
+
+/// Low bits of `mapping`: 1 says anonymous, 3 KSM, 2 movable (up to 6.12).
 const MAPPING_FLAGS: u64 = 3;
 const MAPPING_ANON: u64 = 1;
 
-/// The first 64 bytes of a struct page: all there is on x86-64, and all that is looked at.
-#[derive(Clone, Copy)]
+/// A struct page, or a struct folio that starts with it.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
 pub struct Page {
-    words: [u64; 8],
+    words: [u64; PAGE_WORDS],
 }
 
 impl Page {
     /// Reads the page at a kernel address.
     #[inline(always)]
     pub fn read(address: u64) -> Option<Self> {
-        read(address).map(|words| Self { words })
+        read(address)
+    }
+
+    /// The same, with a page of zeroes where nothing can be read; the helper zeroes its buffer.
+    #[inline(always)]
+    pub fn read_or_zero(address: u64) -> Self {
+        read_or_zero(address)
     }
 
     #[inline(always)]
@@ -27,13 +38,13 @@ impl Page {
     }
 
     #[inline(always)]
-    fn half(&self, offset: u32) -> i32 {
-        (self.word(offset) >> ((offset & 4) * 8)) as i32
+    fn half(&self, offset: u32) -> i64 {
+        i64::from((self.word(offset) >> ((offset & 4) * 8)) as i32)
     }
 
     #[inline(always)]
     fn flag(&self, bit: u32) -> bool {
-        self.word(layout!(folio_flags)) & (1 << (bit & 63)) != 0
+        (self.word(layout!(folio_flags)) >> (bit & 63)) & 1 != 0
     }
 
     /// PG_lru.
@@ -60,7 +71,7 @@ impl Page {
         self.flag(layout!(pg_swapbacked))
     }
 
-    /// PG_swapcache, which means what it says for anonymous folios only.
+    /// PG_swapcache, which means what it says for swap-backed folios only.
     #[inline(always)]
     pub fn swapcache(&self) -> bool {
         self.flag(layout!(pg_swapcache)) && self.swapbacked()
@@ -75,13 +86,15 @@ impl Page {
     /// Anonymous, and not of KSM.
     #[inline(always)]
     pub fn anon(&self) -> bool {
-        self.word(layout!(folio_mapping)) & MAPPING_FLAGS == MAPPING_ANON
+        let mapping = self.word(layout!(folio_mapping));
+        mapping & MAPPING_FLAGS == MAPPING_ANON
     }
 
-    /// No mapping, of whatever kind.
+    /// Of a file: a mapping without flags.
     #[inline(always)]
-    pub fn unmapped_address_space(&self) -> bool {
-        self.word(layout!(folio_mapping)) == 0
+    pub fn file(&self) -> bool {
+        let mapping = self.word(layout!(folio_mapping));
+        mapping != 0 && mapping & MAPPING_FLAGS == 0
     }
 
     /// What MADV_FREE leaves behind (`folio_test_lazyfree`).
@@ -90,10 +103,10 @@ impl Page {
         self.anon() && !self.swapbacked()
     }
 
-    /// `page_ref_count`.
+    /// Whether there are more references than mappings and `others`.
     #[inline(always)]
-    pub fn refcount(&self) -> i32 {
-        self.half(layout!(folio_refcount))
+    pub fn referenced_beyond(&self, mapcount: i64, others: i64) -> bool {
+        self.half(layout!(folio_refcount)) > mapcount + others
     }
 
     /// Address of the next folio on its list.
@@ -102,27 +115,29 @@ impl Page {
         self.word(layout!(folio_lru))
     }
 
-    /// Pages of the folio that starts here at `address`.
+    /// Mappings of a small folio.
     #[inline(always)]
-    pub fn nr_pages(&self, address: u64) -> u64 {
-        if !self.head() {
-            return 1;
-        }
-        read::<u32>(address + u64::from(layout!(folio_nr_pages))).map_or(1, u64::from)
+    pub fn small_mapcount(&self) -> i64 {
+        // The kernel stores the number less one.
+        self.half(layout!(folio_mapcount)) + 1
     }
+}
 
-    /// Mappings of the folio that starts here at `address`; `None` for a large folio of a kernel
-    /// that keeps no sum (before 6.12).
-    #[inline(always)]
-    pub fn mapcount(&self, address: u64) -> Option<i32> {
-        let mapcount = if !self.head() {
-            self.half(layout!(folio_mapcount))
-        } else if layout!(folio_large_mapcount) != ABSENT {
-            read(address + u64::from(layout!(folio_large_mapcount)))?
-        } else {
-            return None;
-        };
-        // The kernel stores the number of mappings less one.
-        Some(mapcount.wrapping_add(1))
-    }
+/// Pages of the large folio at `address`; 0 if they can't be read.
+#[inline(always)]
+pub fn large_nr_pages(address: u64) -> u64 {
+    u64::from(read_or_zero::<u32>(address + u64::from(layout!(folio_nr_pages))))
+}
+
+/// Whether the kernel keeps the number of mappings of a large folio (from 6.12 on).
+#[inline(always)]
+pub fn large_mapcount_known() -> bool {
+    layout!(folio_large_mapcount) != ABSENT
+}
+
+/// Mappings of the large folio at `address`, where the kernel keeps their number.
+#[inline(always)]
+pub fn large_mapcount(address: u64) -> i64 {
+    let stored = read_or_zero::<i32>(address + u64::from(layout!(folio_large_mapcount)));
+    i64::from(stored) + 1
 }

@@ -1,6 +1,10 @@
 //! Reading kernel memory, and the numbers of the running kernel.
 
-use aya_ebpf::helpers::bpf_probe_read_kernel;
+use core::{ffi::c_void, mem::MaybeUninit};
+
+use aya_ebpf::helpers::{
+    bpf_probe_read_kernel, generated::bpf_probe_read_kernel as bpf_probe_read_kernel_raw,
+};
 use bytemuck::Zeroable;
 use lazyfree_common::layout::Layout;
 
@@ -17,6 +21,23 @@ macro_rules! layout {
     };
 }
 pub(crate) use layout;
+
+/// Reads a value at a kernel address; zero if there is nothing to read. Without a branch: the
+/// helper zeroes the buffer itself (`bpf_probe_read_kernel_common`).
+#[inline(always)]
+pub fn read_or_zero<T: Zeroable>(address: u64) -> T {
+    let mut value = MaybeUninit::<T>::uninit();
+    // SAFETY: the helper checks the address and writes as many bytes as a T has, read or zero, and
+    // any bit pattern is a T.
+    unsafe {
+        let _failed = bpf_probe_read_kernel_raw(
+            value.as_mut_ptr().cast(),
+            size_of::<T>() as u32,
+            address as *const c_void,
+        );
+        value.assume_init()
+    }
+}
 
 /// Reads a value at a kernel address; `None` if there is nothing to read.
 #[inline(always)]

@@ -13,6 +13,8 @@ use lazyfree_common::{
     percpu::PerCpu,
 };
 
+use crate::folio::Page;
+
 /// What probes count.
 #[map]
 pub static PER_CPU: PerCpuArray<PerCpu> = PerCpuArray::with_max_entries(1, 0);
@@ -37,6 +39,16 @@ pub static UNMAP_CALLS: HashMap<u64, UnmapCall> = HashMap::with_max_entries(MAX_
 /// Rare records.
 #[map]
 pub static EVENTS: RingBuf = RingBuf::with_byte_size(RING_BYTES, 0);
+
+/// Struct pages that are looked at together; see [`PageBuffer`].
+pub const BUFFER_PAGES: u64 = 64;
+
+/// Consecutive struct pages, read with one helper call.
+pub type PageBuffer = [Page; BUFFER_PAGES as usize];
+
+/// Scratch of the compaction program at return.
+#[map]
+pub static PAGES: PerCpuArray<PageBuffer> = PerCpuArray::with_max_entries(1, 0);
 
 /// What the daemon sets.
 #[map]

@@ -14,11 +14,11 @@ use lazyfree_common::{
     duration::bucket,
     event::{MIN_INTERVAL_NS, ReclaimFailure},
     layout::ABSENT,
-    percpu::PerCpu,
+    percpu::{Left, PerCpu},
 };
 
 use crate::{
-    folio::Page,
+    folio::{Page, large_mapcount, large_mapcount_known, large_nr_pages},
     kernel::{layout, read},
     maps::{EVENTS, RECLAIM_CALLS, enter, leave, this_cpu},
     telescope::{credit, percpu_offset, vm_event},
@@ -68,7 +68,8 @@ pub fn returned() {
 
     let failed =
         u64::from(read::<u32>(call.stat + u64::from(layout!(stat_nr_lazyfree_fail))).unwrap_or(0));
-    let left = look_at_the_rest(&call, failed);
+    look_at_the_rest(&call, failed, &mut cpu.left);
+    let left = cpu.left;
     if left.unwalked > 0 {
         cpu.counters[Counter::UnwalkedFolios as usize] += left.unwalked;
     }
@@ -140,67 +141,66 @@ fn freed_since(cpu: &mut PerCpu, reclaimer: u64) -> u64 {
     credit(&mut cpu.hit, &mut cpu.counters[slot], freed)
 }
 
-/// Pages that the batch came back with.
-#[derive(Default)]
-struct Left {
-    /// Still lazyfree, with references beyond the mappings and the isolation.
-    pinned: u64,
-    /// Still lazyfree, for another reason.
-    kept: u64,
-    /// What a failed lazyfree page looks like, and dirty.
-    dirty: u64,
-    /// What a failed lazyfree page looks like, and clean.
-    clean: u64,
-    /// Folios that were not looked at.
-    unwalked: u64,
-}
-
 /// Walks what was put back on the list.
 #[inline(always)]
-fn look_at_the_rest(call: &ReclaimCall, failed: u64) -> Left {
-    let mut left = Left::default();
-    let Some(mut node) = read::<u64>(call.list) else { return left };
-    let mut step = 0;
-    while node != call.list {
-        if step == MAX_WALK {
-            left.unwalked += 1;
-            return left;
-        }
-        let address = node - u64::from(layout!(folio_lru));
-        let Some(page) = Page::read(address) else {
-            left.unwalked += 1;
-            return left;
-        };
-        node = page.lru_next();
-        step += 1;
-        if !page.anon() {
-            continue;
-        }
-        if page.lazyfree() {
-            let pages = page.nr_pages(address);
-            // One reference is the isolation's.
-            let extra = page.mapcount(address).map(|mapped| page.refcount() - mapped - 1);
-            if extra.is_some_and(|extra| extra > 0) {
-                left.pinned += pages;
-            } else {
-                left.kept += pages;
-            }
-        } else if failed == 0 {
-            // Lists are isolated from one LRU, and no lazyfree page sits on the anonymous one. A
-            // caller that brings its own list may mix them.
-            if step == 1 && call.reclaimer & 3 != Reclaimer::Proactive as u64 {
-                return left;
-            }
-        } else if !page.swapcache() && page.active() {
-            let pages = page.nr_pages(address);
-            if page.dirty() {
-                left.dirty += pages;
-            } else {
-                left.clean += pages;
-            }
+fn look_at_the_rest(call: &ReclaimCall, failed: u64, left: &mut Left) {
+    *left = Left::default();
+    let mut node = read::<u64>(call.list).unwrap_or(call.list);
+    // Lists are isolated from one LRU, and no lazyfree page sits on the anonymous one. Only a
+    // caller that brings its own list may mix them.
+    if failed == 0 && call.reclaimer & 3 != Reclaimer::Proactive as u64 && node != call.list {
+        let first = Page::read_or_zero(node.wrapping_sub(u64::from(layout!(folio_lru))));
+        if first.anon() && first.swapbacked() {
+            return;
         }
     }
-    left
+    for _ in 0..MAX_WALK {
+        if node == call.list {
+            return;
+        }
+        // A page that can't be read comes as zeroes, and leads to no other: the walk runs out.
+        node = lazyfree_left_on_list(node);
+    }
+    left.unwalked += 1;
+}
+
+/// Adds one folio of the list to [`PerCpu::left`], and returns the next node of the list.
+///
+/// A function of its own with a global name, which the verifier looks at once instead of at each
+/// turn of the loop.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn lazyfree_left_on_list(node: u64) -> u64 {
+    let Some(cpu) = this_cpu() else { return 0 };
+    let address = node.wrapping_sub(u64::from(layout!(folio_lru)));
+    let page = Page::read_or_zero(address);
+    if !page.anon() {
+        return page.lru_next();
+    }
+    let (pages, mapcount) = if !page.head() {
+        (1, page.small_mapcount())
+    } else if large_mapcount_known() {
+        (large_nr_pages(address), large_mapcount(address))
+    } else {
+        // Without their number the mappings can't be compared: as if there were many.
+        (large_nr_pages(address), i64::from(i32::MAX))
+    };
+    if page.lazyfree() {
+        // One reference is the isolation's.
+        if page.referenced_beyond(mapcount, 1) {
+            cpu.left.pinned += pages;
+        } else {
+            cpu.left.kept += pages;
+        }
+    } else if !page.swapcache() && page.active() {
+        // What a page looks like that was lazyfree: active, and never was in the swap cache.
+        if page.dirty() {
+            cpu.left.dirty += pages;
+        } else {
+            cpu.left.clean += pages;
+        }
+    }
+    page.lru_next()
 }
 
 /// Splits the pages that the kernel made swap-backed again into redirtied and pinned.

@@ -147,7 +147,8 @@ impl Counts {
         }
         let in_flight = Family::ALL.iter().map(|&family| {
             let of = |what| counters.in_family(what, family);
-            let ended = of(PerFamily::Finished) + of(PerFamily::ReturnsLost) + of(PerFamily::MapFull);
+            let ended =
+                of(PerFamily::Finished) + of(PerFamily::ReturnsLost) + of(PerFamily::MapFull);
             // CPUs are read one after another, so a call may be seen to end and not to start.
             of(PerFamily::Started).saturating_sub(ended)
         });

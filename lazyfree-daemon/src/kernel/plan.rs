@@ -143,11 +143,7 @@ fn isolation(outcomes: &Outcomes, resolved: &Resolved) -> Result<Row, String> {
     Ok(row.adding(FamilyName::Compaction))
 }
 
-fn deactivated(
-    outcomes: &Outcomes,
-    resolved: &Resolved,
-    facts: Facts,
-) -> Result<Row, String> {
+fn deactivated(outcomes: &Outcomes, resolved: &Resolved, facts: Facts) -> Result<Row, String> {
     let row = exit(&outcomes.madvise)?.needs(&resolved.marks)?.needs(&resolved.pages)?;
     if facts.mglru {
         return Err("the multi-generational LRU has no active list to move pages from; \
@@ -206,13 +202,7 @@ struct Row {
 
 impl Row {
     fn exact((hook, kind): (String, Option<HookKind>)) -> Self {
-        Self {
-            hook,
-            kind,
-            accuracy: Accuracy::Exact,
-            adds_up_calls: None,
-            reason: String::new(),
-        }
+        Self { hook, kind, accuracy: Accuracy::Exact, adds_up_calls: None, reason: String::new() }
     }
 
     fn unobserved(reason: String) -> Self {

@@ -65,9 +65,7 @@ pub struct Options {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// A build without the kernel side.
-    #[error(
-        "this lazyfree was built without its eBPF programs; build it with `cargo xtask build`"
-    )]
+    #[error("this lazyfree was built without its eBPF programs; build it with `cargo xtask build`")]
     NoObject,
     /// BPF is for the privileged.
     #[error(
@@ -91,7 +89,9 @@ pub enum OpenError {
     #[error("cannot read a version out of the kernel's release `{0}`")]
     BadRelease(String),
     /// The family that was asked for doesn't work.
-    #[error("no {family} probe could be attached: {reason}; leave out --probes to try the other kind")]
+    #[error(
+        "no {family} probe could be attached: {reason}; leave out --probes to try the other kind"
+    )]
     NoProbes {
         /// The family.
         family: &'static str,
@@ -237,15 +237,18 @@ fn attach_all(
                             symbol: target.symbol,
                             kind,
                             fd,
-                            tells_misses: family == Family::Fentry
-                                || release >= Release::new(6, 7),
+                            tells_misses: family == Family::Fentry || release >= Release::new(6, 7),
                         }));
                         let (entry, exit) = family.kinds();
                         let exit = target.returns.then_some(exit);
                         return Ok(Attached { symbol: target.symbol, entry, exit });
                     }
                     Err(error) => {
-                        tracing::debug!(symbol = target.symbol, "{} refused: {error}", family.name());
+                        tracing::debug!(
+                            symbol = target.symbol,
+                            "{} refused: {error}",
+                            family.name()
+                        );
                         refusals.push(format!("{}: {}", family.name(), describe(&error)));
                     }
                 }

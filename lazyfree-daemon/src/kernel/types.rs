@@ -57,8 +57,7 @@ impl Types {
                     ty = self.plain_type(found.type_id)?;
                 }
                 let inner = self.find(&ty, name)?;
-                found =
-                    Member { bit_offset: found.bit_offset + inner.bit_offset, ..inner };
+                found = Member { bit_offset: found.bit_offset + inner.bit_offset, ..inner };
             }
             Some(found)
         })
@@ -121,7 +120,10 @@ impl Types {
         let mut ty = self.btf.resolve_type_by_id(id).ok()?;
         loop {
             ty = match &ty {
-                Type::Typedef(_) | Type::Const(_) | Type::Volatile(_) | Type::Restrict(_)
+                Type::Typedef(_)
+                | Type::Const(_)
+                | Type::Volatile(_)
+                | Type::Restrict(_)
                 | Type::TypeTag(_) => self.btf.resolve_chained_type(ty.as_btf_type()?).ok()?,
                 _ => return Some(ty),
             };

@@ -52,7 +52,8 @@ impl Server {
         }
         match fs::symlink_metadata(path) {
             Ok(old) if old.file_type().is_socket() => {
-                fs::remove_file(path).with_context(|| format!("cannot remove the stale {shown}"))?;
+                fs::remove_file(path)
+                    .with_context(|| format!("cannot remove the stale {shown}"))?;
             }
             Ok(_) => bail!("{shown} is in the way and is no socket; choose another with --socket"),
             Err(_absent) => {}
@@ -140,8 +141,9 @@ impl Remote {
                 use io::ErrorKind::{ConnectionRefused, NotFound};
                 return match error.kind() {
                     NotFound | ConnectionRefused => Ok(None),
-                    _ => Err(error)
-                        .with_context(|| format!("cannot connect to {}", path.display())),
+                    _ => {
+                        Err(error).with_context(|| format!("cannot connect to {}", path.display()))
+                    }
                 };
             }
         };

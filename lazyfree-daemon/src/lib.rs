@@ -5,6 +5,7 @@
 //! snapshots; [`tui`] and [`export`] show a snapshot. aya, sockets, clocks and files stay in the
 //! files named for them.
 
+pub mod export;
 pub mod model;
 pub mod sample;
 pub mod signal;

@@ -1,11 +1,15 @@
 //! Shows a snapshot to programs and to people without a screen.
 //!
-//! [`metrics`] is the Prometheus text. It is pure. What isn't
+//! [`metrics`] is the Prometheus text, [`json`] the report of `lazyfree stat` and `table` the same
+//! report for people: all three are pure. What isn't
 //! observed is absent from every surface; a zero always means that nothing happened.
 
 mod duration;
+pub mod json;
 pub mod metrics;
 mod series;
+mod table;
+mod units;
 mod vmstat;
 
 #[cfg(test)]

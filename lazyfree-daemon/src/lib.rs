@@ -8,4 +8,5 @@
 pub mod model;
 pub mod sample;
 pub mod signal;
+pub mod tui;
 pub mod vmstat;

@@ -13,4 +13,6 @@ pub mod model;
 pub mod sample;
 pub mod signal;
 pub mod source;
+pub mod tui;
 pub mod vmstat;
+pub mod workload;

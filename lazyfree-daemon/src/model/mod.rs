@@ -4,6 +4,8 @@
 //! sample, rates over the last interval, residuals against the kernel's own counters, and how far
 //! each number can be trusted given what was lost.
 
+#[cfg(test)]
+pub(crate) mod fixture;
 mod snapshot;
 
 use std::{collections::VecDeque, sync::Arc};

@@ -235,12 +235,18 @@ impl PerFamily {
 const _: () = {
     assert!(Counter::BatchesProactive as usize == PerReclaimer::Batches.slot(Reclaimer::Proactive));
     assert!(Counter::HitProactive as usize == PerReclaimer::Hit.slot(Reclaimer::Proactive));
-    assert!(Counter::RedirtiedProactive as usize == PerReclaimer::Redirtied.slot(Reclaimer::Proactive));
+    assert!(
+        Counter::RedirtiedProactive as usize == PerReclaimer::Redirtied.slot(Reclaimer::Proactive)
+    );
     assert!(Counter::PinnedProactive as usize == PerReclaimer::Pinned.slot(Reclaimer::Proactive));
     assert!(Counter::KeptProactive as usize == PerReclaimer::Kept.slot(Reclaimer::Proactive));
     assert!(Counter::CompactionStarted as usize == PerFamily::Started.slot(Family::Compaction));
     assert!(Counter::CompactionFinished as usize == PerFamily::Finished.slot(Family::Compaction));
-    assert!(Counter::CompactionReturnsLost as usize == PerFamily::ReturnsLost.slot(Family::Compaction));
-    assert!(Counter::CompactionEntriesLost as usize == PerFamily::EntriesLost.slot(Family::Compaction));
+    assert!(
+        Counter::CompactionReturnsLost as usize == PerFamily::ReturnsLost.slot(Family::Compaction)
+    );
+    assert!(
+        Counter::CompactionEntriesLost as usize == PerFamily::EntriesLost.slot(Family::Compaction)
+    );
     assert!(Counter::CompactionMapFull as usize == PerFamily::MapFull.slot(Family::Compaction));
 };

@@ -52,7 +52,9 @@ mod tests {
     #[test]
     fn a_duration_lies_below_the_bound_of_its_bucket_and_above_the_one_before() {
         for exponent in 0..39 {
-            for duration in [1u64 << exponent, (1 << exponent) + (1 << exponent) / 2, (2 << exponent) - 1] {
+            for duration in
+                [1u64 << exponent, (1 << exponent) + (1 << exponent) / 2, (2 << exponent) - 1]
+            {
                 let index = bucket(duration);
                 assert_eq!(index, exponent, "{duration} ns");
                 assert!(upper_bound_ns(index).is_none_or(|bound| duration < bound));

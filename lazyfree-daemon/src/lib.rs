@@ -9,3 +9,4 @@ pub mod model;
 pub mod sample;
 pub mod signal;
 pub mod vmstat;
+pub mod workload;

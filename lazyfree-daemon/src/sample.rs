@@ -4,7 +4,11 @@
 //! travel to a remote screen and into recordings as they are, and everything that is shown is
 //! computed from them by [`crate::model`].
 
-use lazyfree_common::{Counter, Family, Reclaimer, counter::{PerFamily, PerReclaimer}, duration};
+use lazyfree_common::{
+    Counter, Family, Reclaimer,
+    counter::{PerFamily, PerReclaimer},
+    duration,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{

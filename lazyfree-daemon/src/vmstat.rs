@@ -85,7 +85,8 @@ mod tests {
 
     #[test]
     fn parses_what_is_listed_and_nothing_else() {
-        let vmstat = Vmstat::parse("nr_free_pages 9\npglazyfree 12\npglazyfreed 0\nbroken\noom_kill x\n");
+        let vmstat =
+            Vmstat::parse("nr_free_pages 9\npglazyfree 12\npglazyfreed 0\nbroken\noom_kill x\n");
         assert_eq!(vmstat.get("pglazyfree"), Some(12));
         assert_eq!(vmstat.get("pglazyfreed"), Some(0));
         assert_eq!(vmstat.iter().count(), 2);

@@ -14,8 +14,7 @@ use lazyfree_common::{
 };
 
 pub use snapshot::{
-    Audit,
-    Context, Events, FamilyState, HookState, Ledger, Point, Residual, SignalState, Snapshot,
+    Audit, Context, Events, FamilyState, HookState, Ledger, Point, Residual, SignalState, Snapshot,
 };
 
 use crate::{
@@ -173,7 +172,8 @@ fn total(plan: &SignalPlan, first: &Sample, now: &Sample) -> Option<Total> {
         let pages = now.vmstat.get(name)?.saturating_sub(first.vmstat.get(name)?);
         return Some(Total { pages, by_reclaimer: None });
     }
-    let counted = |counter| Total { pages: forward(delta(first, now, counter)), by_reclaimer: None };
+    let counted =
+        |counter| Total { pages: forward(delta(first, now, counter)), by_reclaimer: None };
     let split = |what: &[PerReclaimer]| {
         let by_reclaimer = std::array::from_fn(|index| {
             let of = |s: &Sample| {
@@ -275,10 +275,9 @@ fn trust(
             Counter::UnwalkedFolios,
             "folios of batches that were too long were not looked at",
         )),
-        Signal::CompactionPinned => Some((
-            Counter::CompactionUnwalkedPages,
-            "pages of scanned ranges were not looked at",
-        )),
+        Signal::CompactionPinned => {
+            Some((Counter::CompactionUnwalkedPages, "pages of scanned ranges were not looked at"))
+        }
         _ => None,
     };
     match unseen.map(|(counter, what)| (delta(first, now, counter), what)) {

@@ -78,7 +78,7 @@ async fn serve(args: &RunArgs) -> anyhow::Result<()> {
     };
     tokio::select! {
         result = sampling => result,
-        result = metrics.serve(snapshots, std::future::pending()) => result,
+        () = metrics.serve(snapshots, std::future::pending()) => Ok(()),
         () = server.serve(greeting.into(), &lines) => Ok(()),
         result = &mut ending => result,
     }

@@ -21,7 +21,7 @@ use tokio::{
 
 use super::{ProbeArgs, asked_to_end, runtime};
 use crate::{
-    export::{CommandOutcome, Report},
+    export::json::{CommandOutcome, Report},
     model::Model,
     source::{Live, LiveOptions, Source as _},
 };

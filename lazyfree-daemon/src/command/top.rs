@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::{ProbeArgs, asked_to_end, pump, runtime};
 use crate::{
     source::{
-        Live, LiveOptions,
+        Live, LiveOptions, Source,
         socket::{self, Remote},
     },
     tui,
@@ -41,21 +41,31 @@ pub fn top(args: &TopArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn show(args: &TopArgs) -> anyhow::Result<()> {
-    let (latest, snapshots) = watch::channel(None);
     let remote = if args.local { None } else { Remote::connect(&args.socket).await? };
-    let screen = tui::run(snapshots, tui::Options { ascii: args.ascii }, asked_to_end());
     match remote {
-        Some(remote) => tokio::select! {
-            result = screen => result,
-            result = pump(remote, &latest) => result,
-        },
+        Some(remote) => watch_source(remote, args).await,
         None => {
             let options = LiveOptions { probes: args.probes.into(), interval: args.interval };
-            let live = Live::open(options)?;
-            tokio::select! {
-                result = screen => result,
-                result = pump(live, &latest) => result,
-            }
+            watch_source(Live::open(options)?, args).await
         }
     }
+}
+
+async fn watch_source(source: impl Source, args: &TopArgs) -> anyhow::Result<()> {
+    let (latest, snapshots) = watch::channel(None);
+    let from_env = tui::Options::from_env(|name| std::env::var(name).ok());
+    let options = tui::Options { ascii: args.ascii || from_env.ascii, ..from_env };
+    let pumping = async {
+        pump(source, &latest).await?;
+        // The daemon has gone: without a sender the screen says that this is the end.
+        drop(latest);
+        std::future::pending().await
+    };
+    let end = async {
+        tokio::select! {
+            ended = pumping => ended,
+            asked = asked_to_end() => asked,
+        }
+    };
+    tui::run(snapshots, options, end).await
 }

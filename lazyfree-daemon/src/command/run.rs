@@ -47,8 +47,7 @@ async fn serve(args: &RunArgs) -> anyhow::Result<()> {
     let server = Server::bind(&args.socket).await?;
 
     host::protect();
-    let mut live =
-        Live::open(LiveOptions { probes: args.probes.into(), interval: args.interval })?;
+    let mut live = Live::open(LiveOptions { probes: args.probes.into(), interval: args.interval })?;
     let session = live.session();
     let Some(first) = live.next().await? else { return Ok(()) };
     tracing::info!(

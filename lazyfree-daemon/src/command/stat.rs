@@ -4,9 +4,9 @@ use std::{
     ffi::OsString,
     fs::File,
     io::{self, Write as _},
+    os::unix::process::ExitStatusExt as _,
     path::PathBuf,
     process::{ExitCode, ExitStatus},
-    os::unix::process::ExitStatusExt as _,
     time::Duration,
 };
 

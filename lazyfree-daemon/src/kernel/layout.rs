@@ -4,10 +4,22 @@ use lazyfree_common::layout::{ABSENT, Layout};
 
 use super::{release::Release, symbols::Symbols, types::Types};
 
-/// A member, enumerator or symbol that the kernel doesn't have, though a hook needs it.
+/// Something that a hook needs of the kernel, and that can't be had.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} is not in this kernel's type information or symbol table")]
-pub struct Missing(pub String);
+pub enum Missing {
+    /// A member or an enumerator.
+    #[error("{0} is not in this kernel's type information")]
+    Type(String),
+    /// A symbol.
+    #[error("{0} is not in this kernel's symbol table; it needs CONFIG_KALLSYMS_ALL=y")]
+    Symbol(String),
+    /// Every address is shown as 0.
+    #[error(
+        "/proc/kallsyms hides its addresses; run as root or with CAP_SYSLOG, and with \
+         kernel.kptr_restrict at 0 or 1"
+    )]
+    Hidden,
+}
 
 /// What each group of hooks needs beyond its function.
 #[derive(Clone, Debug)]
@@ -41,11 +53,15 @@ impl<'a> Need<'a> {
         Self { types, missing: Ok(()) }
     }
 
+    fn note(&mut self, missing: Missing) {
+        if self.missing.is_ok() {
+            self.missing = Err(missing);
+        }
+    }
+
     fn or_missing(&mut self, found: Option<u32>, what: &str) -> u32 {
         found.unwrap_or_else(|| {
-            if self.missing.is_ok() {
-                self.missing = Err(Missing(what.to_owned()));
-            }
+            self.note(Missing::Type(what.to_owned()));
             ABSENT
         })
     }
@@ -63,7 +79,11 @@ impl<'a> Need<'a> {
     fn address(&mut self, symbols: &Symbols, names: &[&str]) -> u64 {
         let found = names.iter().find_map(|name| symbols.address(name));
         if found.is_none() {
-            self.or_missing(None, names[0]);
+            self.note(if symbols.hidden() {
+                Missing::Hidden
+            } else {
+                Missing::Symbol(names[0].to_owned())
+            });
         }
         found.unwrap_or(0)
     }

@@ -34,7 +34,6 @@ impl Attached {
 
 /// What came of each hook: how it is attached, or why it isn't.
 #[derive(Clone, Debug)]
-#[expect(missing_docs, reason = "the fields are those of Hook")]
 pub struct Outcomes {
     pub madvise: Result<Attached, String>,
     pub swap_free: Result<Attached, String>,

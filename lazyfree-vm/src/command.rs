@@ -3,9 +3,9 @@
 use std::{
     ffi::OsString,
     fs::File,
-    io::{ErrorKind, Read as _, Write as _},
+    io::ErrorKind,
     os::{
-        fd::{AsFd, OwnedFd},
+        fd::{BorrowedFd, OwnedFd},
         unix::process::CommandExt as _,
     },
     process::{Command, Stdio},
@@ -14,27 +14,18 @@ use std::{
 use anyhow::{Context as _, Result};
 use lazyfree_vm::{job::Terminal, port, report::Exit};
 use rustix::{
-    event::{PollFd, PollFlags, poll},
-    fs::Timespec,
+    event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
-    pipe::{PipeFlags, pipe_with},
     process::{
         Pid, PidfdFlags, WaitOptions, WaitStatus, ioctl_tiocsctty, pidfd_open, setsid, wait,
     },
-    termios::{Winsize, tcdrain, tcsetwinsize},
 };
 
-use crate::serial;
+use crate::stream::{Keyboard, Stream, pipe, pseudo_terminal};
 
 /// How often the first process looks for orphans that ended, when nothing else wakes it. Seldom:
 /// what runs in a guest is measured.
 const REAP: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-
-/// Bytes read from a pipe at a time, and how many times in a row: together more than a pipe
-/// holds, so that one turn carries over all that a command left behind, and less than for ever,
-/// so that a command that never stops writing does not hide that another stream has something.
-const CHUNK_BYTES: usize = 16 << 10;
-const CHUNKS: usize = 8;
 
 /// Shells' statuses for a command that cannot be run, and for one that does not exist.
 const CANNOT_RUN: u8 = 126;
@@ -42,23 +33,12 @@ const NOT_FOUND: u8 = 127;
 
 /// Runs a command whose output and error are pipes, as in a script.
 pub fn run_on_pipes(arguments: &[OsString]) -> Result<Exit> {
-    let (mut output, output_end) = Stream::new(port::OUTPUT)?;
-    let (mut error, error_end) = Stream::new(port::ERROR)?;
+    let (mut output, output_end) = pipe(port::OUTPUT)?;
+    let (mut error, error_end) = pipe(port::ERROR)?;
     let mut command = command(arguments);
     command.stdin(Stdio::null()).stdout(output_end).stderr(error_end);
     let status = match start(command, None)? {
-        Started::Running(child) => {
-            let mut status = None;
-            let alive = watch(child)?;
-            while status.is_none() {
-                wait_for_event(&alive, &[&output, &error])?;
-                status = reap(child)?;
-                // After the look at the child: what it wrote before it ended is then all here.
-                output.forward()?;
-                error.forward()?;
-            }
-            status.unwrap_or_default()
-        }
+        Started::Running(child) => follow(child, &mut [&mut output, &mut error], None)?,
         Started::Refused { status, reason } => {
             error.send(reason.as_bytes())?;
             status
@@ -69,30 +49,18 @@ pub fn run_on_pipes(arguments: &[OsString]) -> Result<Exit> {
 
 /// Runs a command that has a terminal of its own, which is the host's.
 pub fn run_on_terminal(arguments: &[OsString], terminal: &Terminal) -> Result<Exit> {
-    let Terminal { rows, columns, name } = terminal;
-    let mut tty = serial::open(port::OUTPUT)?;
-    let size = Winsize { ws_row: *rows, ws_col: *columns, ws_xpixel: 0, ws_ypixel: 0 };
-    tcsetwinsize(&tty, size).context("cannot set the size of the terminal")?;
+    let (mut screen, keyboard, tty) = pseudo_terminal(port::OUTPUT, terminal)?;
     let copy = || tty.try_clone().context("cannot copy the terminal's descriptor");
     let mut command = command(arguments);
-    command.env("TERM", name).stdin(copy()?).stdout(copy()?).stderr(copy()?);
-    let status = match start(command, Some(copy()?))? {
-        Started::Running(child) => {
-            let alive = watch(child)?;
-            loop {
-                wait_for_event(&alive, &[])?;
-                if let Some(status) = reap(child)? {
-                    break status;
-                }
-            }
-        }
+    command.env("TERM", &terminal.name).stdin(copy()?).stdout(copy()?).stderr(copy()?);
+    let status = match start(command, Some(tty))? {
+        Started::Running(child) => follow(child, &mut [&mut screen], Some(keyboard))?,
         Started::Refused { status, reason } => {
-            tty.write_all(reason.as_bytes()).context("cannot write to the terminal")?;
+            screen.send(reason.replace('\n', "\r\n").as_bytes())?;
             status
         }
     };
-    tcdrain(&tty).context("cannot drain the terminal")?;
-    Ok(Exit { status, output_bytes: 0, error_bytes: 0 })
+    Ok(Exit { status, output_bytes: screen.finish()?, error_bytes: 0 })
 }
 
 fn command(arguments: &[OsString]) -> Command {
@@ -167,66 +135,37 @@ fn shell_status(status: WaitStatus) -> u8 {
     u8::try_from(number).unwrap_or(u8::MAX)
 }
 
-/// A descriptor that becomes readable when the child ends.
-fn watch(child: Pid) -> Result<OwnedFd> {
-    pidfd_open(child, PidfdFlags::empty()).context("cannot watch the command")
+/// Carries bytes until the command has ended and all it wrote is on its way; returns its status.
+fn follow(child: Pid, streams: &mut [&mut Stream], keyboard: Option<Keyboard>) -> Result<u8> {
+    let alive = pidfd_open(child, PidfdFlags::empty()).context("cannot watch the command")?;
+    loop {
+        wait_for_event(&alive, streams, keyboard.as_ref())?;
+        let status = reap(child)?;
+        // After the look at the child: what it wrote before it ended is then all here.
+        for stream in &mut *streams {
+            stream.forward()?;
+        }
+        if let Some(keyboard) = &keyboard {
+            keyboard.forward()?;
+        }
+        if let Some(status) = status {
+            return Ok(status);
+        }
+    }
 }
 
-/// Waits until the command ended, one of its streams has something to say, or it is time to look
-/// for orphans.
-fn wait_for_event(alive: &OwnedFd, streams: &[&Stream]) -> Result<()> {
+/// Waits until the command ended, there are bytes to carry, or it is time to look for orphans.
+fn wait_for_event(
+    alive: &OwnedFd,
+    streams: &[&mut Stream],
+    keyboard: Option<&Keyboard>,
+) -> Result<()> {
+    let sources = streams.iter().filter_map(|stream| stream.source());
+    let sources = sources.chain(keyboard.map(Keyboard::source));
     let mut events = vec![PollFd::new(alive, PollFlags::IN)];
-    // A pipe that all writers closed polls as ready for ever; it has nothing more to say.
-    let open = streams.iter().filter(|stream| !stream.ended);
-    events.extend(open.map(|stream| PollFd::new(&stream.pipe, PollFlags::IN)));
+    events.extend(sources.map(|fd: BorrowedFd<'_>| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
     match poll(&mut events, Some(&REAP)) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(error).context("cannot wait for the command"),
-    }
-}
-
-/// A pipe that the command writes to, and the port its bytes go to.
-struct Stream {
-    pipe: File,
-    port: File,
-    name: &'static str,
-    bytes: u64,
-    ended: bool,
-}
-
-impl Stream {
-    fn new(name: &'static str) -> Result<(Self, OwnedFd)> {
-        let (read, write) = pipe_with(PipeFlags::CLOEXEC).context("cannot make a pipe")?;
-        rustix::io::ioctl_fionbio(read.as_fd(), true).context("cannot make a pipe not block")?;
-        let port = serial::open_raw(name)?;
-        Ok((Self { pipe: read.into(), port, name, bytes: 0, ended: false }, write))
-    }
-
-    /// Carries over what is in the pipe now.
-    fn forward(&mut self) -> Result<()> {
-        let mut buffer = [0; CHUNK_BYTES];
-        for _ in 0..CHUNKS {
-            match self.pipe.read(&mut buffer) {
-                Ok(0) => {
-                    self.ended = true;
-                    break;
-                }
-                Ok(length) => self.send(&buffer[..length])?,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error).context("cannot read the command's output"),
-            }
-        }
-        Ok(())
-    }
-
-    fn send(&mut self, bytes: &[u8]) -> Result<()> {
-        self.bytes += bytes.len() as u64;
-        self.port.write_all(bytes).with_context(|| format!("cannot write to {}", self.name))
-    }
-
-    /// Waits until the host has been sent everything; returns how many bytes that were.
-    fn finish(self) -> Result<u64> {
-        tcdrain(&self.port).with_context(|| format!("cannot drain {}", self.name))?;
-        Ok(self.bytes)
     }
 }

@@ -9,6 +9,7 @@ mod filesystems;
 mod modules;
 mod network;
 mod serial;
+mod stream;
 mod swap;
 
 use std::{fs, io::Write as _, process, time::Duration};

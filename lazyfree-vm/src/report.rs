@@ -18,8 +18,8 @@ pub enum Report {
 pub struct Exit {
     /// The status a shell would show: 128 and the signal's number for a killed command.
     pub status: u8,
-    /// Bytes the command wrote to its standard output. The host has all of the output when it has
-    /// as many; 0 when the command had a terminal, which nobody counts.
+    /// Bytes the command wrote to its standard output, or to its terminal. The host has all of the
+    /// output when it has as many.
     pub output_bytes: u64,
     /// Bytes the command wrote to its standard error, as for `output_bytes`.
     pub error_bytes: u64,

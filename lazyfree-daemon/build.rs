@@ -17,6 +17,11 @@ fn main() -> Result<()> {
         Ok(toolchain) => {
             let root = manifest.join("../lazyfree-ebpf");
             let root = root.to_str().context("the path of lazyfree-ebpf is not UTF-8")?;
+            // Debian's compiler is a stable one that ships libcore's source. This makes aya-build ask
+            // it to build libcore, and makes it comply; on a nightly it changes nothing. Set here,
+            // it reaches the inner cargo and nothing of the outer build.
+            // SAFETY: this program has no other thread that could read the environment.
+            unsafe { env::set_var("RUSTC_BOOTSTRAP", "1") };
             let package = Package { name: "lazyfree-ebpf", root_dir: root, ..Package::default() };
             aya_build::build_ebpf([package], Toolchain::Custom(&toolchain))
         }

@@ -1,0 +1,79 @@
+//! The one folder in which downloads and built tools are kept between runs.
+//!
+//! `$LAZYFREE_CACHE`, else `$XDG_CACHE_HOME/lazyfree`, else `~/.cache/lazyfree`. Everything in it
+//! can be made again: removing the folder, or any part of it, is always safe. What is in it is
+//! complete, since files and folders are made under another name and renamed when done.
+
+use std::{
+    env,
+    fs::{self, File},
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result};
+use tempfile::TempDir;
+
+/// The folder, which exists.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    root: PathBuf,
+}
+
+impl Cache {
+    /// Finds the folder, and creates it when it is not there.
+    pub fn open() -> Result<Self> {
+        let from = |name: &str| env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        let root = from("LAZYFREE_CACHE")
+            .or_else(|| from("XDG_CACHE_HOME").map(|base| base.join("lazyfree")))
+            .or_else(|| from("HOME").map(|home| home.join(".cache/lazyfree")))
+            .context("set LAZYFREE_CACHE or HOME: there is no folder to keep downloads in")?;
+        let root = std::path::absolute(&root)
+            .with_context(|| format!("cannot tell where {} is", root.display()))?;
+        create_folder(&root)?;
+        Ok(Self { root })
+    }
+
+    /// The path of something in the cache, whether it exists or not.
+    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// A folder to make something in, removed when dropped; on the same file system as the rest.
+    pub fn scratch(&self) -> Result<TempDir> {
+        let parent = self.path("scratch");
+        create_folder(&parent)?;
+        TempDir::new_in(&parent)
+            .with_context(|| format!("cannot create a folder in {}", parent.display()))
+    }
+
+    /// Keeps a folder that was made in a [`scratch`](Self::scratch) under `name`, unless another
+    /// run was faster, whose result is as good.
+    pub fn keep(&self, folder: &Path, name: impl AsRef<Path>) -> Result<PathBuf> {
+        let target = self.path(name);
+        if let Some(parent) = target.parent() {
+            create_folder(parent)?;
+        }
+        match fs::rename(folder, &target) {
+            Ok(()) => Ok(target),
+            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => Ok(target),
+            Err(error) => Err(error).with_context(|| {
+                format!("cannot rename {} to {}", folder.display(), target.display())
+            }),
+        }
+    }
+
+    /// Waits until no other run holds the lock of this name, and holds it until dropped.
+    pub fn lock(&self, name: &str) -> Result<File> {
+        let path = self.path(format!("{name}.lock"));
+        let file = File::create(&path)
+            .with_context(|| format!("cannot create the lock {}", path.display()))?;
+        file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
+        Ok(file)
+    }
+}
+
+/// Creates a folder and those above it, if they are missing.
+pub fn create_folder(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).with_context(|| format!("cannot create the folder {}", path.display()))
+}

@@ -1,0 +1,141 @@
+//! Runs other programs: what they were asked to do is in every error, and what they say is shown
+//! where a person watches, or when they fail.
+//!
+//! Standard output is left to the verbs; all progress goes to standard error, and only if that is
+//! a terminal or the step takes long.
+
+use std::{
+    io::{self, BufRead as _, BufReader, IsTerminal as _, Read as _, Write as _},
+    process::{Command, Stdio},
+    sync::mpsc::{RecvTimeoutError, Sender, channel},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+
+/// How long a step may take in silence when nobody watches.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Says what is being done: at once on a terminal, else only when it takes long. Ends when
+/// dropped.
+#[must_use]
+pub struct Announcement(Option<Sender<()>>);
+
+/// Announces a step.
+pub fn announce(label: &str) -> Announcement {
+    if io::stderr().is_terminal() {
+        eprintln!("xtask: {label}");
+        return Announcement(None);
+    }
+    let (done, wait) = channel();
+    let label = label.to_owned();
+    thread::spawn(move || {
+        if wait.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("xtask: {label}");
+        }
+    });
+    Announcement(Some(done))
+}
+
+impl Announcement {
+    /// Ends the announcement: the step is over.
+    pub fn done(self) {
+        drop(self.0);
+    }
+}
+
+/// Runs a command whose output is all progress.
+pub fn run(label: &str, mut command: Command) -> Result<()> {
+    let (reader, writer) = io::pipe().context("cannot make a pipe")?;
+    let copy = writer.try_clone().context("cannot copy a pipe")?;
+    command.stdout(copy).stderr(writer);
+    execute(label, command, reader, |_| Ok(Vec::new())).map(drop)
+}
+
+/// Runs a command for its standard output; what it writes to standard error is progress.
+pub fn run_for_output(label: &str, mut command: Command) -> Result<Vec<u8>> {
+    let (reader, writer) = io::pipe().context("cannot make a pipe")?;
+    command.stdout(Stdio::piped()).stderr(writer);
+    execute(label, command, reader, |stdout| {
+        let mut bytes = Vec::new();
+        if let Some(mut stdout) = stdout {
+            stdout.read_to_end(&mut bytes).context("cannot read its output")?;
+        }
+        Ok(bytes)
+    })
+}
+
+fn execute(
+    label: &str,
+    mut command: Command,
+    progress: io::PipeReader,
+    take_output: impl FnOnce(Option<std::process::ChildStdout>) -> Result<Vec<u8>>,
+) -> Result<Vec<u8>> {
+    let announcement = announce(label);
+    let shown = show(&command);
+    let mut child = command
+        .stdin(Stdio::null())
+        .spawn()
+        .with_context(|| format!("{label}: cannot start `{shown}`"))?;
+    // The command holds the writing ends of our pipes, which must close when the child ends.
+    drop(command);
+    let said = thread::spawn(move || pass_on(progress));
+    let output = take_output(child.stdout.take()).with_context(|| format!("{label}: `{shown}`"))?;
+    let status = child.wait().with_context(|| format!("{label}: cannot wait for `{shown}`"))?;
+    let said = said.join().unwrap_or_default();
+    announcement.done();
+    if status.success() {
+        return Ok(output);
+    }
+    bail!("{label}: `{shown}` failed ({status})\n{}", String::from_utf8_lossy(&said).trim_end());
+}
+
+/// Shows progress where a person watches; returns what was not shown.
+fn pass_on(progress: io::PipeReader) -> Vec<u8> {
+    let watched = io::stderr().is_terminal();
+    let mut kept = Vec::new();
+    let mut lines = BufReader::new(progress);
+    let mut line = Vec::new();
+    while lines.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
+        if watched && !is_noise(&line) {
+            // Progress that cannot be shown is not worth failing for.
+            let _ = io::stderr().write_all(&line);
+        } else {
+            kept.extend_from_slice(&line);
+        }
+        line.clear();
+    }
+    kept
+}
+
+/// aya-build passes on all that its inner cargo says as warnings of our package, and cargo
+/// repeats them at every build.
+fn is_noise(line: &[u8]) -> bool {
+    line.starts_with(b"warning: lazyfree-daemon@")
+}
+
+/// Runs a quick command, and returns its standard output as text.
+pub fn ask(mut command: Command) -> Result<String> {
+    let shown = show(&command);
+    let output =
+        command.stdin(Stdio::null()).output().with_context(|| format!("cannot start `{shown}`"))?;
+    if !output.status.success() {
+        bail!(
+            "`{shown}` failed ({})\n{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr).trim_end()
+        );
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("the output of `{shown}`"))
+}
+
+/// The command line, to be read by people.
+pub fn show(command: &Command) -> String {
+    let mut text = command.get_program().to_string_lossy().into_owned();
+    for argument in command.get_args() {
+        text.push(' ');
+        text.push_str(&argument.to_string_lossy());
+    }
+    text
+}

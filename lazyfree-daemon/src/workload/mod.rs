@@ -2,11 +2,11 @@
 //!
 //! They are the ground truth of the end-to-end tests, and give people non-zero numbers to look at.
 //! What a workload does, and which kernel function makes its count exact, is said in the file of its
-//! name. Each prints one JSON object, a [`report::Report`], and fails when the kernel didn't do to
+//! name. Each prints one JSON object, a `report::Report`, and fails when the kernel didn't do to
 //! its memory what it should have.
 //!
-//! The command that is started only supervises ([`supervisor`]): it makes a memory cgroup, starts
-//! itself again as the worker that touches memory ([`worker`]), and removes the cgroup however the
+//! The command that is started only supervises (`supervisor`): it makes a memory cgroup, starts
+//! itself again as the worker that touches memory (`worker`), and removes the cgroup however the
 //! worker ends.
 
 use std::time::Duration;

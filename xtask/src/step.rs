@@ -6,7 +6,7 @@
 
 use std::{
     io::{self, BufRead as _, BufReader, IsTerminal as _, Read as _, Write as _},
-    process::{Command, Stdio},
+    process::{ChildStdout, Command, Stdio},
     sync::mpsc::{RecvTimeoutError, Sender, channel},
     thread,
     time::Duration,
@@ -50,7 +50,24 @@ pub fn run(label: &str, mut command: Command) -> Result<()> {
     let (reader, writer) = io::pipe().context("cannot make a pipe")?;
     let copy = writer.try_clone().context("cannot copy a pipe")?;
     command.stdout(copy).stderr(writer);
-    execute(label, command, reader, |_| Ok(Vec::new())).map(drop)
+    execute(label, command, reader, |_| Ok(()))
+}
+
+/// Runs a command and hands out each line of its standard output as it comes; what it writes to
+/// standard error is progress.
+pub fn run_line_by_line(
+    label: &str,
+    mut command: Command,
+    mut use_line: impl FnMut(&str),
+) -> Result<()> {
+    let (reader, writer) = io::pipe().context("cannot make a pipe")?;
+    command.stdout(Stdio::piped()).stderr(writer);
+    execute(label, command, reader, |stdout| {
+        for line in stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).lines()) {
+            use_line(&line.context("cannot read its output")?);
+        }
+        Ok(())
+    })
 }
 
 /// Runs a command for its standard output; what it writes to standard error is progress.
@@ -66,12 +83,12 @@ pub fn run_for_output(label: &str, mut command: Command) -> Result<Vec<u8>> {
     })
 }
 
-fn execute(
+fn execute<Output>(
     label: &str,
     mut command: Command,
     progress: io::PipeReader,
-    take_output: impl FnOnce(Option<std::process::ChildStdout>) -> Result<Vec<u8>>,
-) -> Result<Vec<u8>> {
+    take_output: impl FnOnce(Option<ChildStdout>) -> Result<Output>,
+) -> Result<Output> {
     let announcement = announce(label);
     let shown = show(&command);
     let mut child = command

@@ -87,7 +87,7 @@ fn check(tally: &mut Tally, name: &str, step: impl FnOnce() -> Result<()>) {
 
 fn format() -> Result<()> {
     let mut format = build::cargo();
-    format.args(["fmt", "--all", "--check"]);
+    format.args(["fmt", "--all", "--check", "--", "--color=never"]);
     step::run("checking the format", format)
 }
 

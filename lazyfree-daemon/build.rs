@@ -16,6 +16,8 @@ fn main() -> Result<()> {
     match env::var("LAZYFREE_EBPF_TOOLCHAIN") {
         Ok(toolchain) => {
             let root = manifest.join("../lazyfree-ebpf");
+            // The object is made of these definitions, too.
+            println!("cargo::rerun-if-changed={}", manifest.join("../lazyfree-common").display());
             let root = root.to_str().context("the path of lazyfree-ebpf is not UTF-8")?;
             // Debian's compiler is a stable one that ships libcore's source. This makes aya-build ask
             // it to build libcore, and makes it comply; on a nightly it changes nothing. Set here,

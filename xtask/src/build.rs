@@ -52,9 +52,17 @@ pub fn release(cache: &Cache) -> Result<Binaries> {
     })
 }
 
-/// Cargo, the one that runs us.
+/// Cargo, the one that runs us, for the whole workspace wherever we were called.
 pub fn cargo() -> Command {
-    Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(workspace());
+    cargo
+}
+
+/// The root of the workspace.
+pub fn workspace() -> &'static Path {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().unwrap_or(package)
 }
 
 /// Tells lazyfree-daemon's build script how to build the eBPF object.

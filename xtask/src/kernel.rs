@@ -82,6 +82,11 @@ impl Kernel {
         Ok(paths)
     }
 
+    /// Whether [`zram_modules`](Self::zram_modules) has any, so that a guest can have swap.
+    pub fn has_zram(&self) -> bool {
+        self.zram_modules().is_ok_and(|modules| !modules.is_empty())
+    }
+
     fn cached(cache: &Cache, series: Series) -> Option<Self> {
         let folder = cache.path(name_in_cache(series));
         let release = fs::read_to_string(folder.join("release")).ok()?;

@@ -9,8 +9,10 @@ mod debian;
 mod guest;
 mod interrupt;
 mod kernel;
+mod run;
 mod setup;
 mod step;
+mod test;
 mod vm;
 
 use std::process::ExitCode;
@@ -34,6 +36,8 @@ enum Verb {
     Setup,
     /// Build target/release/lazyfree, one static binary
     Build,
+    Run(run::RunArgs),
+    Test(test::TestArgs),
     Vm(vm::VmArgs),
 }
 
@@ -41,7 +45,7 @@ fn main() -> ExitCode {
     let verb = Cli::parse().verb;
     // Under `vm` every other status is the guest's command's.
     let failure = if matches!(verb, Verb::Vm(_)) { vm::GUEST_FAILED } else { 1 };
-    match run(verb) {
+    match execute(verb) {
         Ok(status) => ExitCode::from(status),
         Err(error) => match error.downcast_ref::<Interrupted>() {
             Some(interrupted) => ExitCode::from(interrupted.status),
@@ -53,7 +57,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(verb: Verb) -> Result<u8> {
+fn execute(verb: Verb) -> Result<u8> {
     interrupt::install()?;
     let cache = Cache::open()?;
     match verb {
@@ -62,6 +66,8 @@ fn run(verb: Verb) -> Result<u8> {
             eprintln!("xtask: built {}", binaries.lazyfree.display());
             0
         }),
+        Verb::Run(args) => run::run(&cache, args),
+        Verb::Test(args) => test::run(&cache, &args),
         Verb::Vm(args) => vm::run(&cache, args),
     }
 }

@@ -6,7 +6,7 @@
 
 use std::{
     io::{self, BufRead as _, BufReader, IsTerminal as _, Read as _, Write as _},
-    process::{Command, Stdio},
+    process::{ChildStdout, Command, Stdio},
     sync::mpsc::{RecvTimeoutError, Sender, channel},
     thread,
     time::Duration,
@@ -50,7 +50,24 @@ pub fn run(label: &str, mut command: Command) -> Result<()> {
     let (reader, writer) = io::pipe().context("cannot make a pipe")?;
     let copy = writer.try_clone().context("cannot copy a pipe")?;
     command.stdout(copy).stderr(writer);
-    execute(label, command, reader, |_| Ok(Vec::new())).map(drop)
+    execute(label, command, reader, |_| Ok(()))
+}
+
+/// Runs a command and hands out each line of its standard output as it comes; what it writes to
+/// standard error is progress.
+pub fn run_line_by_line(
+    label: &str,
+    mut command: Command,
+    mut use_line: impl FnMut(&str),
+) -> Result<()> {
+    let (reader, writer) = io::pipe().context("cannot make a pipe")?;
+    command.stdout(Stdio::piped()).stderr(writer);
+    execute(label, command, reader, |stdout| {
+        for line in stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).lines()) {
+            use_line(&line.context("cannot read its output")?);
+        }
+        Ok(())
+    })
 }
 
 /// Runs a command for its standard output; what it writes to standard error is progress.
@@ -66,12 +83,12 @@ pub fn run_for_output(label: &str, mut command: Command) -> Result<Vec<u8>> {
     })
 }
 
-fn execute(
+fn execute<Output>(
     label: &str,
     mut command: Command,
     progress: io::PipeReader,
-    take_output: impl FnOnce(Option<std::process::ChildStdout>) -> Result<Vec<u8>>,
-) -> Result<Vec<u8>> {
+    take_output: impl FnOnce(Option<ChildStdout>) -> Result<Output>,
+) -> Result<Output> {
     let announcement = announce(label);
     let shown = show(&command);
     let mut child = command
@@ -98,21 +115,38 @@ fn pass_on(progress: io::PipeReader) -> Vec<u8> {
     let mut lines = BufReader::new(progress);
     let mut line = Vec::new();
     while lines.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
-        if watched && !is_noise(&line) {
-            // Progress that cannot be shown is not worth failing for.
-            let _ = io::stderr().write_all(&line);
-        } else {
-            kept.extend_from_slice(&line);
+        match inner_build(&line) {
+            Some(Inner::Progress) => {}
+            None if watched => {
+                // Progress that cannot be shown is not worth failing for.
+                let _ = io::stderr().write_all(&line);
+            }
+            None | Some(Inner::Message) => kept.extend_from_slice(&line),
         }
         line.clear();
     }
     kept
 }
 
-/// aya-build passes on all that its inner cargo says as warnings of our package, and cargo
-/// repeats them at every build.
-fn is_noise(line: &[u8]) -> bool {
-    line.starts_with(b"warning: lazyfree-daemon@")
+/// What the build of the eBPF object says.
+#[derive(Debug, Eq, PartialEq)]
+enum Inner {
+    /// How far it is.
+    Progress,
+    /// What may explain a failure.
+    Message,
+}
+
+/// aya-build passes on all that its inner cargo says as warnings of our package, which cargo then
+/// repeats at every build. A person wants to see none of it unless the build fails.
+fn inner_build(line: &[u8]) -> Option<Inner> {
+    const PROGRESS: [&str; 6] =
+        ["Blocking ", "Compiling ", "Downloaded ", "Downloading ", "Finished ", "Locking "];
+    let line = String::from_utf8_lossy(line);
+    let (_version, text) = line.strip_prefix("warning: lazyfree-daemon@")?.split_once(": ")?;
+    let text = text.trim_start();
+    let is_progress = PROGRESS.iter().any(|word| text.starts_with(word));
+    Some(if is_progress { Inner::Progress } else { Inner::Message })
 }
 
 /// Runs a quick command, and returns its standard output as text.
@@ -138,4 +172,19 @@ pub fn show(command: &Command) -> String {
         text.push_str(&argument.to_string_lossy());
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_inner_builds_progress_is_told_from_its_messages_and_from_ours() {
+        let progress = b"warning: lazyfree-daemon@0.1.0:    Compiling core v0.0.0 (/src)\n";
+        assert_eq!(inner_build(progress), Some(Inner::Progress));
+        let message = b"warning: lazyfree-daemon@0.1.0: error[E0308]: mismatched types\n";
+        assert_eq!(inner_build(message), Some(Inner::Message));
+        assert_eq!(inner_build(b"   Compiling lazyfree-daemon v0.1.0 (/src)\n"), None);
+        assert_eq!(inner_build(b"warning: unused import\n"), None);
+    }
 }

@@ -22,10 +22,10 @@ pub struct MachineArgs {
     #[arg(long, default_value_t = kernel::DEFAULT)]
     kernel: Series,
     /// Memory, in MiB
-    #[arg(long, default_value_t = 1024)]
+    #[arg(long, default_value_t = Machine::default().memory_mib)]
     mem: u32,
     /// Processors
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = Machine::default().cpus)]
     cpus: u32,
     /// More words for the kernel's command line
     #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true)]

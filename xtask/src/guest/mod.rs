@@ -66,6 +66,18 @@ pub struct Machine {
     pub append: String,
 }
 
+impl Default for Machine {
+    fn default() -> Self {
+        Self {
+            memory_mib: 1024,
+            cpus: 2,
+            accelerator: Accelerator::Tcg,
+            count_instructions: false,
+            append: String::new(),
+        }
+    }
+}
+
 /// A file or folder of the host that the guest gets a copy of.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HostFile {
@@ -139,7 +151,7 @@ pub fn run(
     let ended = follow(&events, job.limit, || booting.done());
     qemu.kill();
     match &ended {
-        // A terminal's last words may still be on their way; they end as qemu did.
+        // All is written; this only takes leave of the threads.
         Ok(_) => writers.into_iter().for_each(|writer| drop(writer.join())),
         // Whoever reads our output may have stopped, so there is no waiting for all to be read.
         Err(_) => linger(&events),

@@ -135,17 +135,10 @@ fn kernel_command_line(append: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guest::Accelerator;
 
     #[test]
     fn counting_instructions_takes_one_emulating_thread() {
-        let mut machine = Machine {
-            memory_mib: 512,
-            cpus: 1,
-            accelerator: Accelerator::Tcg,
-            count_instructions: false,
-            append: String::new(),
-        };
+        let mut machine = Machine { memory_mib: 512, cpus: 1, ..Machine::default() };
         let joined = arguments(&machine).join(" ");
         assert!(joined.contains("-accel tcg,thread=multi -m 512M -smp 1"), "{joined}");
         assert!(!joined.contains("icount"), "{joined}");

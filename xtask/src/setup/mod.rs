@@ -13,7 +13,7 @@ use std::{
 
 use anyhow::{Result, ensure};
 
-pub use self::toolchain::Ebpf;
+pub use self::toolchain::{Ebpf, clippy as ebpf_clippy};
 use crate::{cache::Cache, kernel};
 
 /// What the guests need on the host. `dpkg-deb` and `apt-get` are there where packages are.

@@ -13,13 +13,16 @@ use std::{
 use anyhow::{Context as _, Result};
 
 use super::{is_on_path, linker, packages};
-use crate::{cache::Cache, step};
+use crate::{build::workspace, cache::Cache, step};
 
 /// The name under which rustup knows Debian's compiler.
 const DEBIAN_TOOLCHAIN: &str = "lazyfree-ebpf";
 
 /// Debian's newest compiler, its cargo, and the source of its library.
 const DEBIAN_PACKAGES: [&str; 3] = ["cargo-web", "rust-web-src", "rustc-web"];
+
+/// Clippy for them.
+const DEBIAN_CLIPPY: &str = "rust-web-clippy";
 
 /// What it takes to build the eBPF object.
 #[derive(Debug)]
@@ -50,6 +53,32 @@ fn choose(cache: &Cache) -> Result<String> {
         "no toolchain for eBPF: neither a nightly with rust-src (try `rustup toolchain install \
          nightly --component rust-src`) nor Debian's",
     )
+}
+
+/// A command that lints the eBPF side, as aya-build would compile it. The compiler's own clippy is
+/// needed, since it reads the libcore that this compiler built.
+pub fn clippy(ebpf: &Ebpf) -> Result<Command> {
+    let toolchain = &ebpf.toolchain;
+    let mut version = cargo(toolchain);
+    version.args(["clippy", "--version"]);
+    if step::ask(version).is_err() {
+        if toolchain == DEBIAN_TOOLCHAIN {
+            packages::ensure("to lint for BPF", &[DEBIAN_CLIPPY])?;
+        } else {
+            let mut add = Command::new("rustup");
+            add.args(["component", "add", "clippy", "--toolchain", toolchain]);
+            step::run(&format!("adding clippy to the toolchain {toolchain}"), add)?;
+        }
+    }
+    let mut clippy = cargo(toolchain);
+    clippy
+        .args(["clippy", "--package", "lazyfree-ebpf", "--target", "bpfel-unknown-none"])
+        .args(["-Z", "build-std=core", "--target-dir", "target/ebpf-lints"])
+        .args(["--", "--deny", "warnings"])
+        .current_dir(workspace())
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("CARGO_ENCODED_RUSTFLAGS", format!("--cfg=bpf_target_arch=\"{}\"", env::consts::ARCH));
+    Ok(clippy)
 }
 
 /// A nightly that has libcore's source, or was given it just now.
@@ -113,13 +142,21 @@ fn parse_llvm_major(version: &str) -> Option<u32> {
     llvm.split('.').next()?.parse().ok()
 }
 
-/// The compiler of a toolchain. aya-build does the same: without rustup, that on PATH.
 fn rustc(toolchain: &str) -> Command {
+    of_toolchain(toolchain, "rustc")
+}
+
+fn cargo(toolchain: &str) -> Command {
+    of_toolchain(toolchain, "cargo")
+}
+
+/// A program of a toolchain. aya-build does the same: without rustup, that on PATH.
+fn of_toolchain(toolchain: &str, program: &str) -> Command {
     if !is_on_path("rustup") {
-        return Command::new("rustc");
+        return Command::new(program);
     }
     let mut command = Command::new("rustup");
-    command.args(["run", toolchain, "rustc"]);
+    command.args(["run", toolchain, program]);
     command
 }
 

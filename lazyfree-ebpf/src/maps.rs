@@ -4,6 +4,7 @@ use aya_ebpf::{
     macros::map,
     maps::{Array, HashMap, PerCpuArray, RingBuf},
 };
+use aya_log_ebpf::debug;
 use lazyfree_common::{
     Family,
     call::{CompactionCall, MAX_IN_FLIGHT, MadviseCall, ReclaimCall, UnmapCall},
@@ -79,9 +80,11 @@ pub fn enter<T>(calls: &HashMap<u64, T>, family: Family, cpu: &mut PerCpu, task:
     // Either the call before never returned as far as we saw, or the map is full.
     if calls.get_ptr(task).is_some() {
         cpu.counters[PerFamily::ReturnsLost.slot(family)] += 1;
+        debug!((), "task {} entered family {} again without a return", task, family as u32);
         let _replaced = calls.insert(task, call, 0);
     } else {
         cpu.counters[PerFamily::MapFull.slot(family)] += 1;
+        debug!((), "no room for a call of task {} in family {}", task, family as u32);
     }
 }
 
@@ -95,6 +98,7 @@ pub fn leave<T: Copy>(
     // SAFETY: only this task inserts or removes its key, so the value stays while it is copied.
     let Some(call) = unsafe { calls.get(task) }.copied() else {
         cpu.counters[PerFamily::EntriesLost.slot(family)] += 1;
+        debug!((), "task {} returned in family {} without an entry", task, family as u32);
         return None;
     };
     let _removed = calls.remove(task);

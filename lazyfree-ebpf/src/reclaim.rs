@@ -7,6 +7,7 @@
 use aya_ebpf::helpers::{
     bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_get_current_task, bpf_ktime_get_ns,
 };
+use aya_log_ebpf::debug;
 use lazyfree_common::{
     Counter, Family, Reclaimer,
     call::ReclaimCall,
@@ -215,6 +216,11 @@ fn tell_apart(cpu: &mut PerCpu, failed: u64, left: &Left) -> (u64, u64) {
     if left.dirty + left.clean != failed {
         // Other anonymous pages of the same list look the same.
         cpu.counters[Counter::UnresolvedPages as usize] += failed;
+        debug!(
+            (),
+            "{} pages failed in a batch that came back with {} dirty and {} clean ones",
+            failed, left.dirty, left.clean
+        );
     }
     let dirty = if left.dirty < failed { left.dirty } else { failed };
     (dirty, failed - dirty)

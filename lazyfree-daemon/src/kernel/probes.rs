@@ -5,7 +5,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use aya::{
     Btf, Ebpf, EbpfError, EbpfLoader, include_bytes_aligned,
     maps::MapError,
-    programs::{Program, ProgramError, RawTracePoint},
+    programs::{KProbeError, Program, ProgramError, RawTracePoint},
 };
 use aya_log::EbpfLogger;
 use lazyfree_common::layout;
@@ -249,7 +249,7 @@ fn attach_all(
                             "{} refused: {error}",
                             family.name()
                         );
-                        refusals.push(format!("{}: {}", family.name(), describe(&error)));
+                        refusals.push(format!("{}: {}", family.name(), refusal(&error)));
                     }
                 }
             }
@@ -333,6 +333,29 @@ fn load_error(error: EbpfError) -> OpenError {
         OpenError::NotPermitted(describe(&error))
     } else {
         OpenError::Load(describe(&error))
+    }
+}
+
+/// Why a program couldn't be loaded or attached, in words that lead on.
+fn refusal(error: &ProgramError) -> String {
+    match error {
+        // The kind of perf event that kprobes are attached through isn't registered.
+        ProgramError::KProbeError(KProbeError::FileError { io_error, .. })
+            if io_error.kind() == std::io::ErrorKind::NotFound =>
+        {
+            "this kernel has no kprobe events; it would have to be built with \
+             CONFIG_KPROBE_EVENTS=y"
+                .to_owned()
+        }
+        ProgramError::LoadError { io_error, verifier_log }
+            if io_error.kind() == std::io::ErrorKind::PermissionDenied
+                && verifier_log.to_string().trim().is_empty() =>
+        {
+            "BPF_PROG_LOAD is refused before verification (Operation not permitted): a security \
+             module or a restriction of this machine forbids such programs"
+                .to_owned()
+        }
+        _ => describe(error),
     }
 }
 

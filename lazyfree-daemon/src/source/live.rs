@@ -35,6 +35,7 @@ impl Live {
     /// Attaches. Must be called inside a tokio runtime.
     pub fn open(options: LiveOptions) -> Result<Self, OpenError> {
         let (probes, session) = Probes::open(options.probes)?;
+        host::release_startup_memory();
         let mut ticks = interval(options.interval);
         // After a stall the next sample is due an interval later, not at once for each one missed.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

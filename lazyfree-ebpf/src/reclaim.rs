@@ -219,7 +219,9 @@ fn tell_apart(cpu: &mut PerCpu, failed: u64, left: &Left) -> (u64, u64) {
         debug!(
             (),
             "{} pages failed in a batch that came back with {} dirty and {} clean ones",
-            failed, left.dirty, left.clean
+            failed,
+            left.dirty,
+            left.clean
         );
     }
     let dirty = if left.dirty < failed { left.dirty } else { failed };

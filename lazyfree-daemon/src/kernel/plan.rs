@@ -8,6 +8,10 @@ use crate::{
     signal::{Accuracy, HookKind, Signal},
 };
 
+/// Bytes of a struct page that the probes step over; so many on all kernels for x86-64 with memory
+/// cgroups.
+const STRUCT_PAGE: u32 = 64;
+
 /// How a hook is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attached {
@@ -119,7 +123,14 @@ fn row(signal: Signal, outcomes: &Outcomes, resolved: &Resolved, facts: Facts) -
         Signal::CompactionScanned | Signal::CompactionIsolated => isolation(outcomes, resolved),
         Signal::CompactionPinned => isolation(outcomes, resolved)
             .and_then(|row| row.needs(&resolved.pages))
-            .and_then(|row| if facts.vmemmap == 0 { Err(no_vmemmap(resolved)) } else { Ok(row) }),
+            .and_then(|row| match () {
+                () if facts.vmemmap == 0 => Err(no_vmemmap(resolved)),
+                () if resolved.layout.page_size != STRUCT_PAGE => Err(format!(
+                    "a struct page has {} bytes on this kernel, and the probes read {STRUCT_PAGE}",
+                    resolved.layout.page_size
+                )),
+                () => Ok(row),
+            }),
     };
     planned.unwrap_or_else(Row::unobserved).into_plan(signal)
 }

@@ -9,10 +9,14 @@ use std::{
     fs::{self, File},
     io::ErrorKind,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result};
 use tempfile::TempDir;
+
+/// A scratch folder that old is no longer in use: no run takes so long.
+const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The folder, which exists.
 #[derive(Clone, Debug)]
@@ -43,6 +47,7 @@ impl Cache {
     pub fn scratch(&self) -> Result<TempDir> {
         let parent = self.path("scratch");
         create_folder(&parent)?;
+        sweep(&parent);
         TempDir::new_in(&parent)
             .with_context(|| format!("cannot create a folder in {}", parent.display()))
     }
@@ -70,6 +75,16 @@ impl Cache {
             .with_context(|| format!("cannot create the lock {}", path.display()))?;
         file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
         Ok(file)
+    }
+}
+
+/// Removes what runs that were killed left behind. Whatever is in the way of that can stay.
+fn sweep(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let changed = entry.metadata().and_then(|metadata| metadata.modified()).ok();
+        if changed.and_then(|time| time.elapsed().ok()).is_some_and(|age| age > ABANDONED) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
 }
 

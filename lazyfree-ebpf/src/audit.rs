@@ -26,7 +26,7 @@ pub fn entered(folio: u64, flags: u32) {
     let Some(cpu) = this_cpu() else { return };
     let nr_pages = if !page.head() { 1 } else { large_nr_pages(folio) };
     let call = UnmapCall { folio, nr_pages };
-    if UNMAP_CALLS.insert(bpf_get_current_pid_tgid(), &call, 0).is_ok() {
+    if UNMAP_CALLS.insert(bpf_get_current_pid_tgid(), call, 0).is_ok() {
         cpu.counters[Counter::AuditAttemptPages as usize] += call.nr_pages;
     }
 }

@@ -6,7 +6,7 @@ use std::{
     ffi::OsString,
     fs,
     path::{Path, PathBuf},
-    process::Command,
+    process::{self, Command},
 };
 
 use anyhow::{Context as _, Result};
@@ -111,7 +111,7 @@ fn publish(built: &Path) -> Result<PathBuf> {
     let name = built.file_name().context("the name of the binary")?;
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     // Renamed, since a binary that runs cannot be written to.
-    let fresh = folder.join(".lazyfree.new");
+    let fresh = folder.join(format!(".lazyfree.{}", process::id()));
     let target = folder.join(name);
     fs::copy(built, &fresh)
         .and_then(|_| fs::rename(&fresh, &target))

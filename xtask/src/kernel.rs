@@ -110,7 +110,9 @@ pub fn ensure(cache: &Cache, wanted: &[Series]) -> Result<Vec<Kernel>> {
             }
             let archive = match &archive {
                 Some(archive) => archive,
-                None => archive.insert(Archive::open(cache)?),
+                None => archive.insert(Archive::open(cache).with_context(|| {
+                    format!("kernel {series} is not in the cache, so it must be downloaded")
+                })?),
             };
             fetch(cache, archive, series).with_context(|| format!("kernel {series}"))
         })

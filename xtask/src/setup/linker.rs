@@ -54,7 +54,7 @@ pub fn ensure(cache: &Cache, llvm_major: u32) -> Result<PathBuf> {
     Ok(folder.join("bin"))
 }
 
-/// Whether [`ensure`] can be expected to succeed.
+/// Whether [`ensure()`] can be expected to succeed.
 pub fn is_obtainable(cache: &Cache, llvm_major: u32) -> bool {
     existing(cache, llvm_major).is_some()
         || LLVM_MAJORS.contains(&llvm_major)

@@ -52,7 +52,8 @@ pub fn run_on_terminal(arguments: &[OsString], terminal: &Terminal) -> Result<Ex
     let (mut screen, keyboard, tty) = pseudo_terminal(port::OUTPUT, terminal)?;
     let copy = || tty.try_clone().context("cannot copy the terminal's descriptor");
     let mut command = command(arguments);
-    command.env("TERM", &terminal.name).stdin(copy()?).stdout(copy()?).stderr(copy()?);
+    command.env("TERM", &terminal.name).env("LC_ALL", &terminal.locale);
+    command.stdin(copy()?).stdout(copy()?).stderr(copy()?);
     let status = match start(command, Some(tty))? {
         Started::Running(child) => follow(child, &mut [&mut screen], Some(keyboard))?,
         Started::Refused { status, reason } => {

@@ -1,6 +1,6 @@
 //! The file systems a distribution would have mounted, and what else its init sets up in them.
 
-use std::{ffi::CString, fs, io::ErrorKind, path::Path};
+use std::{ffi::CString, fs, io::ErrorKind, os::unix::fs::symlink, path::Path};
 
 use anyhow::{Context as _, Result};
 use rustix::{
@@ -44,7 +44,21 @@ pub fn mount_all() -> Result<()> {
             }
         }
     }
+    link_streams()?;
     delegate_controllers()
+}
+
+/// The names that programs know their own streams by; devtmpfs doesn't have them.
+fn link_streams() -> Result<()> {
+    for (target, link) in [
+        ("/proc/self/fd", "/dev/fd"),
+        ("/proc/self/fd/0", "/dev/stdin"),
+        ("/proc/self/fd/1", "/dev/stdout"),
+        ("/proc/self/fd/2", "/dev/stderr"),
+    ] {
+        symlink(target, link).with_context(|| format!("cannot link {link} to {target}"))?;
+    }
+    Ok(())
 }
 
 /// Lets cgroups below the root use the controllers that matter here.

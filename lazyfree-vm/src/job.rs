@@ -45,24 +45,27 @@ pub struct Terminal {
     pub columns: u16,
     /// The value of `TERM`.
     pub name: String,
+    /// The locale for characters, which says whether the terminal knows UTF-8; may be empty.
+    pub locale: String,
 }
 
 impl Terminal {
     /// Encodes the terminal for [`TERMINAL`].
     #[must_use]
     pub fn encode(&self) -> String {
-        let Self { rows, columns, name } = self;
-        format!("{rows} {columns} {name}")
+        let Self { rows, columns, name, locale } = self;
+        format!("{rows} {columns} {name} {locale}")
     }
 
     /// Decodes what [`Terminal::encode`] wrote.
     #[must_use]
     pub fn decode(text: &str) -> Option<Self> {
-        let mut fields = text.splitn(3, ' ');
+        let mut fields = text.splitn(4, ' ');
         let rows = fields.next()?.parse().ok()?;
         let columns = fields.next()?.parse().ok()?;
         let name = fields.next()?.to_owned();
-        Some(Self { rows, columns, name })
+        let locale = fields.next()?.to_owned();
+        Some(Self { rows, columns, name, locale })
     }
 }
 
@@ -87,7 +90,12 @@ mod tests {
 
     #[test]
     fn a_terminal_is_decoded_as_encoded() {
-        let terminal = Terminal { rows: 24, columns: 80, name: "xterm-256color".into() };
+        let terminal = Terminal {
+            rows: 24,
+            columns: 80,
+            name: "xterm-256color".into(),
+            locale: "C.UTF-8".into(),
+        };
         assert_eq!(terminal.encode(), "24 80 xterm-256color");
         assert_eq!(Terminal::decode(&terminal.encode()), Some(terminal));
         assert_eq!(Terminal::decode("24 eighty xterm"), None);

@@ -57,7 +57,7 @@ pub fn pseudo_terminal(
     let ours = openpt(flags).context("cannot make a terminal")?;
     grantpt(&ours).and_then(|()| unlockpt(&ours)).context("cannot make a terminal")?;
     let theirs = File::from(ioctl_tiocgptpeer(&ours, flags).context("cannot open the terminal")?);
-    let Terminal { rows, columns, name: _ } = terminal;
+    let Terminal { rows, columns, name: _, locale: _ } = terminal;
     let size = Winsize { ws_row: *rows, ws_col: *columns, ws_xpixel: 0, ws_ypixel: 0 };
     tcsetwinsize(&theirs, size).context("cannot set the size of the terminal")?;
     let ours = File::from(ours);

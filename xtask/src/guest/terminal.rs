@@ -17,10 +17,12 @@ pub fn of_this_process() -> Option<Terminal> {
     let size = tcgetwinsize(io::stdout()).ok()?;
     // A terminal that does not know its size says 0.
     let or = |size: u16, usual: u16| if size == 0 { usual } else { size };
+    let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
     Some(Terminal {
         rows: or(size.ws_row, 24),
         columns: or(size.ws_col, 80),
         name: env::var("TERM").unwrap_or_else(|_| "xterm".to_owned()),
+        locale: set("LC_ALL").or(set("LC_CTYPE")).or(set("LANG")).unwrap_or_default(),
     })
 }
 

@@ -96,7 +96,7 @@ mod tests {
             name: "xterm-256color".into(),
             locale: "C.UTF-8".into(),
         };
-        assert_eq!(terminal.encode(), "24 80 xterm-256color");
+        assert_eq!(terminal.encode(), "24 80 xterm-256color C.UTF-8");
         assert_eq!(Terminal::decode(&terminal.encode()), Some(terminal));
         assert_eq!(Terminal::decode("24 eighty xterm"), None);
         assert_eq!(Terminal::decode("24 80"), None);

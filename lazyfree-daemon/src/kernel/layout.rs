@@ -43,6 +43,7 @@ pub struct Resolved {
 }
 
 /// Collects numbers, and remembers the first that is missing.
+#[derive(Clone)]
 struct Need<'a> {
     types: &'a Types,
     missing: Result<(), Missing>,
@@ -99,13 +100,13 @@ pub fn resolve(types: &Types, symbols: &Symbols, release: Release, page_bytes: u
     layout.folio_lru = need.offset(&["page.lru", "folio.lru"]);
     layout.folio_mapcount = need.offset(&["page._mapcount", "folio._mapcount"]);
     layout.folio_refcount = need.offset(&["page._refcount", "folio._refcount"]);
-    layout.folio_nr_pages =
-        need.offset(&["folio._nr_pages", "folio._folio_nr_pages", "page.compound_nr"]);
     layout.page_size = need.or_missing(types.size("page"), "struct page");
-    if types.size("folio").is_none() {
-        // Up to 5.15 the number of pages is in the first tail page.
-        layout.folio_nr_pages = layout.folio_nr_pages.wrapping_add(layout.page_size);
-    }
+    let nr_pages = ["folio._nr_pages", "folio._folio_nr_pages"];
+    let nr_pages = nr_pages.iter().find_map(|path| types.offset(path)).or_else(|| {
+        // Up to 6.0 the number of pages is a member of the first tail page.
+        Some(types.offset("page.compound_nr")? + types.size("page")?)
+    });
+    layout.folio_nr_pages = need.or_missing(nr_pages, "folio._nr_pages");
     layout.pg_dirty = need.enumerator("pageflags", "PG_dirty");
     layout.pg_lru = need.enumerator("pageflags", "PG_lru");
     layout.pg_active = need.enumerator("pageflags", "PG_active");
@@ -118,10 +119,12 @@ pub fn resolve(types: &Types, symbols: &Symbols, release: Release, page_bytes: u
     let mut need = Need::new(types);
     layout.per_cpu_offset = need.address(symbols, &["__per_cpu_offset"]);
     layout.vm_event_states = need.address(symbols, &["vm_event_states"]);
-    layout.pglazyfreed = need.enumerator("vm_event_item", "PGLAZYFREED");
     let events = need.offset(&["vm_event_state.event"]);
     layout.vm_event_states = layout.vm_event_states.wrapping_add(u64::from(events));
-    let hits = need.missing.clone();
+
+    let mut need_of_hits = need.clone();
+    layout.pglazyfreed = need_of_hits.enumerator("vm_event_item", "PGLAZYFREED");
+    let hits = need_of_hits.missing;
 
     layout.pglazyfree = need.enumerator("vm_event_item", "PGLAZYFREE");
     let batch = need.offset(&["cpu_fbatches.lru_lazyfree", "lru_pvecs.lru_lazyfree"]);
@@ -171,8 +174,9 @@ pub fn resolve(types: &Types, symbols: &Symbols, release: Release, page_bytes: u
     // The list of free pages became one for each order together with
     // skip_isolation_on_order(), which lets compaction look at large folios.
     layout.isolate_takes_large = u32::from(types.array_len("compact_control.freepages").is_some());
-    // CONFIG_HUGETLB_PAGE makes a pageblock as large as a PMD; x86-64 and 4 KiB: 512 pages.
-    layout.pageblock_order = 21u32.saturating_sub(layout.page_shift);
+    // CONFIG_HUGETLB_PAGE makes a pageblock as large as what a PMD maps: as many pages as entries
+    // of 8 bytes fit into one.
+    layout.pageblock_order = layout.page_shift - 3;
 
     layout.ttu_not_reclaim = ["TTU_MIGRATION", "TTU_SPLIT_FREEZE"]
         .iter()

@@ -43,24 +43,13 @@ impl Types {
         Btf::from_bytes(bytes).map(|btf| Self { btf })
     }
 
-    /// A member by its path, as `struct.member` or `struct.member.member`; unions and structs
-    /// without a name on the way are looked through.
+    /// A member by its path, `struct.member`; unions and structs without a name in between are
+    /// looked through.
     pub fn member(&self, path: &str) -> Option<Member> {
-        let (name, members) = path.split_once('.')?;
+        let (name, member) = path.split_once('.')?;
         let candidates = self.btf.resolve_types_by_name(name).ok()?;
         let mut structs = candidates.iter().filter(|ty| matches!(ty, Type::Struct(_)));
-        structs.find_map(|ty| {
-            let mut found = Member { bit_offset: 0, type_id: 0 };
-            let mut ty = ty.clone();
-            for (index, name) in members.split('.').enumerate() {
-                if index > 0 {
-                    ty = self.plain_type(found.type_id)?;
-                }
-                let inner = self.find(&ty, name)?;
-                found = Member { bit_offset: found.bit_offset + inner.bit_offset, ..inner };
-            }
-            Some(found)
-        })
+        structs.find_map(|ty| self.find(ty, member))
     }
 
     /// Offset of a member in bytes.
@@ -84,7 +73,7 @@ impl Types {
         })
     }
 
-    /// Value of an enumerator, whatever its enum; those asked for are unique in the kernel.
+    /// Value of an enumerator.
     pub fn enumerator(&self, enumeration: &str, name: &str) -> Option<u32> {
         self.btf.resolve_types_by_name(enumeration).ok()?.iter().find_map(|ty| match ty {
             Type::Enum(ty) => {

@@ -142,3 +142,70 @@ impl Types {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::fixture::{KERNELS, Kernel},
+        *,
+    };
+
+    #[test]
+    fn members_are_found_through_structs_and_unions_without_a_name() {
+        let types = Kernel::of(6, 12).types();
+        // struct folio { union { struct { flags; union { lru; struct { ... } }; mapping; ... } } }
+        assert_eq!(types.offset("folio.mapping"), Some(24));
+        // The second struct of that union starts behind the first struct page.
+        assert_eq!(types.offset("folio._large_mapcount"), Some(64 + 16));
+        // A member with a name is a border, even where its type has none.
+        assert_eq!(Kernel::of(7, 3).types().offset("page.flags"), Some(0));
+        assert_eq!(Kernel::of(7, 3).types().offset("page.f"), None);
+    }
+
+    #[test]
+    fn a_bit_field_has_a_byte_and_a_bit_in_it() {
+        let proactive = |major, minor| {
+            let member = Kernel::of(major, minor).types().member("scan_control.proactive")?;
+            Some((member.offset(), member.mask()))
+        };
+        assert_eq!(proactive(5, 10), None);
+        assert_eq!(proactive(6, 1), Some((40, 0b1000_0000)));
+        assert_eq!(proactive(6, 12), Some((49, 0b10)));
+    }
+
+    #[test]
+    fn arrays_sizes_and_enumerators_are_of_the_kind_asked_for() {
+        let types = Kernel::of(6, 12).types();
+        assert_eq!(types.array_len("folio_batch.folios"), Some(31));
+        assert_eq!(types.array_len("folio_batch.nr"), None);
+        assert_eq!(types.array_len("folio_batch.pages"), None);
+        assert_eq!(types.size("page"), Some(64));
+        assert_eq!(types.size("pageflags"), None);
+        assert_eq!(types.enumerator("pageflags", "PG_swapbacked"), Some(17));
+        assert_eq!(types.enumerator("vm_event_item", "PG_swapbacked"), None);
+        assert_eq!(types.enumerator("page", "PG_swapbacked"), None);
+    }
+
+    #[test]
+    fn a_function_has_named_parameters_and_the_size_of_what_it_returns() {
+        for kernel in KERNELS {
+            let types = kernel.types();
+            let isolate = types.function("isolate_migratepages_block").unwrap();
+            assert_eq!(isolate.parameters[..3], ["cc", "low_pfn", "end_pfn"], "{}", kernel.uname);
+            // A struct is no function, and a longer name isn't the name.
+            assert_eq!(types.function("compact_control"), None);
+            assert_eq!(types.function("isolate_migratepages"), None);
+        }
+        let returns = |kernel: Kernel, name| kernel.types().function(name).unwrap().returns_bytes;
+        assert_eq!(returns(Kernel::of(5, 10), "isolate_migratepages_block"), Some(8));
+        assert_eq!(returns(Kernel::of(6, 1), "isolate_migratepages_block"), Some(4));
+        assert_eq!(returns(Kernel::of(5, 10), "try_to_unmap"), Some(1));
+        assert_eq!(returns(Kernel::of(6, 1), "try_to_unmap"), None);
+    }
+
+    #[test]
+    fn what_is_no_type_information_is_an_error() {
+        assert!(Types::parse(b"").is_err());
+        assert!(Types::parse(&[0; 64]).is_err());
+    }
+}

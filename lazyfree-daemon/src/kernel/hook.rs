@@ -106,3 +106,99 @@ impl Hook {
         Ok(*target)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::fixture::{KERNELS, Kernel, since},
+        *,
+    };
+
+    #[test]
+    fn finds_every_function_of_every_recorded_kernel_under_its_name_there() {
+        for kernel in KERNELS {
+            let from = |first, changes| since(kernel.release(), first, changes);
+            let expected = [
+                (Hook::Madvise, ("madvise_free_pte_range", "madvise_free")),
+                (
+                    Hook::SwapFree,
+                    from(
+                        ("free_swap_and_cache", "swap_free_one"),
+                        &[
+                            ((6, 12), ("free_swap_and_cache_nr", "swap_free_many")),
+                            ((7, 0), ("swap_put_entries_direct", "swap_free_many")),
+                        ],
+                    ),
+                ),
+                (
+                    Hook::Reclaim,
+                    from(
+                        ("shrink_page_list", "reclaim"),
+                        &[((6, 1), ("shrink_folio_list", "reclaim"))],
+                    ),
+                ),
+                (Hook::Isolate, ("isolate_migratepages_block", "isolate")),
+                (Hook::Unmap, ("try_to_unmap", "unmap")),
+            ];
+            assert_eq!(expected.map(|(hook, _)| hook), Hook::ALL);
+            let types = kernel.types();
+            for (hook, (symbol, program)) in expected {
+                let target = hook.find(&types).unwrap();
+                assert_eq!((target.symbol, target.program), (symbol, program), "{}", kernel.uname);
+            }
+        }
+    }
+
+    #[test]
+    fn a_function_that_is_gone_is_reported_with_all_its_names() {
+        let types = Kernel::of(6, 12).types_with(&[
+            ("shrink_folio_list", "shrink_pages_list"),
+            ("try_to_unmap", "try_to_xxxxx"),
+        ]);
+        assert_eq!(
+            Hook::Reclaim.find(&types).unwrap_err(),
+            "this kernel has no function shrink_folio_list or shrink_page_list: \
+             it was inlined or renamed"
+        );
+        assert_eq!(
+            Hook::Unmap.find(&types).unwrap_err(),
+            "this kernel has no function try_to_unmap: it was inlined or renamed"
+        );
+    }
+
+    #[test]
+    fn arguments_elsewhere_or_under_another_name_are_refused() {
+        let kernel = Kernel::of(6, 12);
+        let moved = kernel.types_with(&[("low_pfn", "end_pfn"), ("end_pfn", "low_pfn")]);
+        assert_eq!(
+            Hook::Isolate.find(&moved).unwrap_err(),
+            "argument 1 of isolate_migratepages_block should be low_pfn, \
+             but the function is (cc, end_pfn, low_pfn, mode)"
+        );
+        let renamed = kernel.types_with(&[("pgdat", "lruve")]);
+        assert_eq!(
+            Hook::Reclaim.find(&renamed).unwrap_err(),
+            "argument 1 of shrink_folio_list should be pgdat, \
+             but the function is (folio_list, lruve, sc, stat, ignore_references)"
+        );
+        // Arguments that our programs don't read may be called anything.
+        assert!(Hook::Reclaim.find(&kernel.types_with(&[("folio_list", "other_list")])).is_ok());
+    }
+
+    #[test]
+    fn another_function_under_the_name_is_refused() {
+        let exchanged = Kernel::of(6, 12).types_with(&[
+            ("madvise_free_pte_range", "free_swap_and_cache_nr"),
+            ("free_swap_and_cache_nr", "madvise_free_pte_range"),
+        ]);
+        assert_eq!(
+            Hook::Madvise.find(&exchanged).unwrap_err(),
+            "argument 1 of madvise_free_pte_range should be addr, but the function is (entry, nr)"
+        );
+        assert_eq!(
+            Hook::SwapFree.find(&exchanged).unwrap_err(),
+            "argument 1 of free_swap_and_cache_nr should be nr, \
+             but the function is (pmd, addr, end, walk)"
+        );
+    }
+}

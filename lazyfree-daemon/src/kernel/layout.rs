@@ -43,6 +43,7 @@ pub struct Resolved {
 }
 
 /// Collects numbers, and remembers the first that is missing.
+#[derive(Clone)]
 struct Need<'a> {
     types: &'a Types,
     missing: Result<(), Missing>,
@@ -99,13 +100,13 @@ pub fn resolve(types: &Types, symbols: &Symbols, release: Release, page_bytes: u
     layout.folio_lru = need.offset(&["page.lru", "folio.lru"]);
     layout.folio_mapcount = need.offset(&["page._mapcount", "folio._mapcount"]);
     layout.folio_refcount = need.offset(&["page._refcount", "folio._refcount"]);
-    layout.folio_nr_pages =
-        need.offset(&["folio._nr_pages", "folio._folio_nr_pages", "page.compound_nr"]);
     layout.page_size = need.or_missing(types.size("page"), "struct page");
-    if types.size("folio").is_none() {
-        // Up to 5.15 the number of pages is in the first tail page.
-        layout.folio_nr_pages = layout.folio_nr_pages.wrapping_add(layout.page_size);
-    }
+    let nr_pages = ["folio._nr_pages", "folio._folio_nr_pages"];
+    let nr_pages = nr_pages.iter().find_map(|path| types.offset(path)).or_else(|| {
+        // Up to 6.0 the number of pages is a member of the first tail page.
+        Some(types.offset("page.compound_nr")? + types.size("page")?)
+    });
+    layout.folio_nr_pages = need.or_missing(nr_pages, "folio._nr_pages");
     layout.pg_dirty = need.enumerator("pageflags", "PG_dirty");
     layout.pg_lru = need.enumerator("pageflags", "PG_lru");
     layout.pg_active = need.enumerator("pageflags", "PG_active");
@@ -118,10 +119,12 @@ pub fn resolve(types: &Types, symbols: &Symbols, release: Release, page_bytes: u
     let mut need = Need::new(types);
     layout.per_cpu_offset = need.address(symbols, &["__per_cpu_offset"]);
     layout.vm_event_states = need.address(symbols, &["vm_event_states"]);
-    layout.pglazyfreed = need.enumerator("vm_event_item", "PGLAZYFREED");
     let events = need.offset(&["vm_event_state.event"]);
     layout.vm_event_states = layout.vm_event_states.wrapping_add(u64::from(events));
-    let hits = need.missing.clone();
+
+    let mut need_of_hits = need.clone();
+    layout.pglazyfreed = need_of_hits.enumerator("vm_event_item", "PGLAZYFREED");
+    let hits = need_of_hits.missing;
 
     layout.pglazyfree = need.enumerator("vm_event_item", "PGLAZYFREE");
     let batch = need.offset(&["cpu_fbatches.lru_lazyfree", "lru_pvecs.lru_lazyfree"]);
@@ -171,8 +174,9 @@ pub fn resolve(types: &Types, symbols: &Symbols, release: Release, page_bytes: u
     // The list of free pages became one for each order together with
     // skip_isolation_on_order(), which lets compaction look at large folios.
     layout.isolate_takes_large = u32::from(types.array_len("compact_control.freepages").is_some());
-    // CONFIG_HUGETLB_PAGE makes a pageblock as large as a PMD; x86-64 and 4 KiB: 512 pages.
-    layout.pageblock_order = 21u32.saturating_sub(layout.page_shift);
+    // CONFIG_HUGETLB_PAGE makes a pageblock as large as what a PMD maps: as many pages as entries
+    // of 8 bytes fit into one.
+    layout.pageblock_order = layout.page_shift - 3;
 
     layout.ttu_not_reclaim = ["TTU_MIGRATION", "TTU_SPLIT_FREEZE"]
         .iter()
@@ -188,5 +192,186 @@ pub fn resolve(types: &Types, symbols: &Symbols, release: Release, page_bytes: u
         free_memory,
         reclaim,
         compaction,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::fixture::{KERNELS, Kernel, since},
+        *,
+    };
+
+    /// What was measured on each kernel, by other means: `bpftool btf dump` of the whole type
+    /// information, the order of the lines of /proc/vmstat, the addresses in /proc/kallsyms.
+    fn measured(kernel: Kernel) -> Layout {
+        let release = kernel.release();
+        let from = |first: u32, changes: &[((u32, u32), u32)]| since(release, first, changes);
+        let always = |value: u32| value;
+        let at = |name: &str| {
+            let mut lines = kernel.kallsyms.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+            let line = lines.find(|line| line[2] == name).unwrap();
+            u64::from_str_radix(line[0], 16).unwrap()
+        };
+        // A batch is a head of 8 bytes and 15 or 31 pointers.
+        let (batches, batch_bytes) = since(
+            release,
+            ("lru_pvecs", 128),
+            &[((6, 1), ("cpu_fbatches", 128)), ((6, 12), ("cpu_fbatches", 256))],
+        );
+        Layout {
+            per_cpu_offset: at("__per_cpu_offset"),
+            vm_event_states: at("vm_event_states"),
+            // The fourth batch; the locks before it take no room.
+            lazyfree_batch: at(batches) + 3 * batch_bytes,
+            free_pages: at("vm_zone_stat"),
+            pglazyfree: from(19, &[((6, 1), 22)]),
+            pglazyfreed: from(22, &[((6, 1), 25)]),
+            batch_folios: always(8),
+            batch_size: from(15, &[((6, 12), 31)]),
+            folio_flags: always(0),
+            folio_mapping: always(24),
+            folio_lru: always(8),
+            folio_mapcount: always(48),
+            folio_refcount: always(52),
+            folio_nr_pages: from(64 + 24, &[((6, 1), 92), ((6, 12), 96), ((6, 16), 120)]),
+            folio_large_mapcount: from(ABSENT, &[((6, 12), 80)]),
+            page_size: always(64),
+            page_shift: always(12),
+            pg_dirty: from(3, &[((6, 12), 4)]),
+            pg_lru: from(4, &[((6, 12), 5)]),
+            pg_active: from(5, &[((6, 12), 8)]),
+            pg_swapbacked: from(19, &[((6, 12), 17)]),
+            pg_swapcache: always(10),
+            pg_head: from(16, &[((6, 12), 6)]),
+            sc_nr_to_reclaim: always(0),
+            sc_target_mem_cgroup: always(16),
+            sc_proactive: from(ABSENT, &[((6, 1), 40), ((6, 12), 49)]),
+            sc_proactive_mask: from(0, &[((6, 1), 1 << 7), ((6, 12), 1 << 1)]),
+            stat_nr_lazyfree_fail: from(40, &[((7, 3), 36)]),
+            pgdat_kswapd: from(
+                171_320,
+                &[((6, 1), 171_784), ((6, 16), 172_104), ((7, 1), 172_736), ((7, 2), 173_376)],
+            ),
+            cc_migrate_pfn: from(48, &[((6, 12), 208)]),
+            cc_nr_migratepages: from(36, &[((6, 12), 196)]),
+            cc_total_migrate_scanned: from(72, &[((6, 12), 232)]),
+            cc_order: from(96, &[((6, 12), 256)]),
+            isolate_returns_pfn: from(1, &[((6, 1), 0)]),
+            lazyfree_fail_is_redirty: from(0, &[((6, 16), 1)]),
+            cc_mode: from(112, &[((6, 12), 272)]),
+            cc_direct_compaction: from(119, &[((6, 12), 279)]),
+            isolate_takes_large: from(0, &[((6, 12), 1)]),
+            pageblock_order: always(9),
+            // TTU_MIGRATION and TTU_SPLIT_FREEZE.
+            ttu_not_reclaim: from(0x1 | 0x100, &[((6, 1), 0)]),
+        }
+    }
+
+    #[test]
+    fn every_recorded_kernel_has_the_layout_that_was_measured() {
+        for kernel in KERNELS {
+            let resolved = kernel.resolved();
+            assert_eq!(resolved.layout, measured(kernel), "{}", kernel.uname);
+            let needs = [
+                resolved.pages,
+                resolved.marks,
+                resolved.hits,
+                resolved.free_memory,
+                resolved.reclaim,
+                resolved.compaction,
+            ];
+            assert_eq!(needs, [const { Ok(()) }; 6], "{}", kernel.uname);
+            assert_ne!(resolved.vmemmap_base, None, "{}", kernel.uname);
+        }
+    }
+
+    #[test]
+    fn until_6_0_a_large_folio_has_its_number_of_pages_in_its_first_tail_page() {
+        // struct folio came with 5.16, its member for that with 6.1; page.compound_nr was still there.
+        let kernel = Kernel::of(6, 1);
+        let types = kernel.types_with(&[("_folio_nr_pages", "_folio_xx_xxxxx")]);
+        let resolved = kernel.resolved_with(&types, &kernel.symbols());
+        assert_eq!((resolved.layout.folio_nr_pages, resolved.pages), (64 + 28, Ok(())));
+    }
+
+    #[test]
+    fn a_pageblock_is_what_a_pmd_maps() {
+        let kernel = Kernel::of(6, 12);
+        // The last two are arm64's, where a PMD maps 32 MiB and 512 MiB.
+        for (page_bytes, pageblock_bytes) in
+            [(4 << 10, 2 << 20), (16 << 10, 32 << 20), (64 << 10, 512 << 20)]
+        {
+            let release = kernel.release();
+            let layout = resolve(&kernel.types(), &kernel.symbols(), release, page_bytes).layout;
+            assert_eq!(page_bytes << layout.pageblock_order, pageblock_bytes);
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_named_by_those_who_need_it() {
+        let kernel = Kernel::of(6, 12);
+        let missing = |name: &str, replacement| {
+            let types = kernel.types_with(&[(name, replacement)]);
+            let found = kernel.resolved_with(&types, &kernel.symbols());
+            let groups = [
+                ("pages", found.pages),
+                ("marks", found.marks),
+                ("hits", found.hits),
+                ("free memory", found.free_memory),
+                ("reclaim", found.reclaim),
+                ("compaction", found.compaction),
+            ];
+            let lacking = groups.into_iter().filter_map(|(group, need)| Some((group, need.err()?)));
+            lacking.collect::<Vec<_>>()
+        };
+        let lacks = |group, what: &str| (group, Missing::Type(what.to_owned()));
+        for (name, replacement, expected) in [
+            ("PG_lru", "PG_xxx", vec![lacks("pages", "PG_lru")]),
+            ("_folio_nr_pages", "_folio_xx_xxxxx", vec![lacks("pages", "folio._nr_pages")]),
+            ("lru_lazyfree", "lru_xxxxfree", vec![lacks("marks", "cpu_fbatches.lru_lazyfree")]),
+            ("PGLAZYFREE", "PGXXXXFREE", vec![lacks("marks", "PGLAZYFREE")]),
+            ("PGLAZYFREED", "PGXXXXFREED", vec![lacks("hits", "PGLAZYFREED")]),
+            (
+                "event",
+                "xxxxx",
+                vec![lacks("marks", "vm_event_state.event"), lacks("hits", "vm_event_state.event")],
+            ),
+            ("NR_FREE_PAGES", "NR_XXXX_PAGES", vec![lacks("free memory", "NR_FREE_PAGES")]),
+            ("kswapd", "xxxxxd", vec![lacks("reclaim", "pglist_data.kswapd")]),
+            (
+                "direct_compaction",
+                "xxxxxx_compaction",
+                vec![lacks("compaction", "compact_control.direct_compaction")],
+            ),
+            // Not needed: without it reclaim asked for by memory.reclaim counts as memcg reclaim.
+            ("proactive", "xxxxxtive", vec![]),
+        ] {
+            assert_eq!(missing(name, replacement), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn hidden_addresses_take_only_what_needs_an_address() {
+        for kernel in KERNELS {
+            let resolved = kernel.resolved_with(&kernel.types(), &kernel.hidden_symbols());
+            for need in [resolved.marks, resolved.hits, resolved.free_memory] {
+                assert_eq!(need, Err(Missing::Hidden), "{}", kernel.uname);
+            }
+            for need in [resolved.pages, resolved.reclaim, resolved.compaction] {
+                assert_eq!(need, Ok(()), "{}", kernel.uname);
+            }
+            assert_eq!(resolved.vmemmap_base, None, "{}", kernel.uname);
+        }
+    }
+
+    #[test]
+    fn a_symbol_that_is_not_there_is_named() {
+        let kernel = Kernel::of(7, 3);
+        let lines = kernel.kallsyms.lines().filter(|line| !line.ends_with(" cpu_fbatches"));
+        let symbols = Symbols::pick(lines, &super::super::symbols::DATA);
+        let resolved = kernel.resolved_with(&kernel.types(), &symbols);
+        assert_eq!(resolved.marks, Err(Missing::Symbol("cpu_fbatches".to_owned())));
+        assert_eq!(resolved.hits, Ok(()));
     }
 }

@@ -4,6 +4,8 @@
 //! `host` touch the kernel, and the first two are the only files that name aya.
 
 mod counts;
+#[cfg(test)]
+mod fixture;
 mod hook;
 mod host;
 mod layout;

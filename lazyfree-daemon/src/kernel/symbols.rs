@@ -44,7 +44,10 @@ impl Symbols {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::fixture::{KERNELS, since},
+        *,
+    };
 
     const TEXT: &str = "\
 ffffffff82a00000 D vm_zone_stat
@@ -72,5 +75,23 @@ ffffffff81234500 t shrink_folio_list
         let symbols = Symbols::pick("0000000000000000 D vm_zone_stat\n".lines(), &["vm_zone_stat"]);
         assert!(symbols.hidden());
         assert_eq!(symbols.address("vm_zone_stat"), None);
+    }
+
+    #[test]
+    fn finds_the_layouts_symbols_on_every_recorded_kernel_among_their_look_alikes() {
+        for kernel in KERNELS {
+            let symbols = kernel.symbols();
+            let batches = since(kernel.release(), "lru_pvecs", &[((6, 1), "cpu_fbatches")]);
+            for name in DATA {
+                let ending = format!(" {name}");
+                let line = kernel.kallsyms.lines().find(|line| line.ends_with(&ending));
+                let expected = line.map(|line| u64::from_str_radix(&line[..16], 16).unwrap());
+                assert_eq!(symbols.address(name), expected, "{name} of {}", kernel.uname);
+                let either = ["lru_pvecs", "cpu_fbatches"].contains(&name) && name != batches;
+                assert_eq!(expected.is_none(), either, "{name} of {}", kernel.uname);
+            }
+            assert!(!symbols.hidden());
+            assert!(kernel.hidden_symbols().hidden());
+        }
     }
 }

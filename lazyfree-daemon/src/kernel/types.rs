@@ -43,24 +43,13 @@ impl Types {
         Btf::from_bytes(bytes).map(|btf| Self { btf })
     }
 
-    /// A member by its path, as `struct.member` or `struct.member.member`; unions and structs
-    /// without a name on the way are looked through.
+    /// A member by its path, `struct.member`; unions and structs without a name in between are
+    /// looked through.
     pub fn member(&self, path: &str) -> Option<Member> {
-        let (name, members) = path.split_once('.')?;
+        let (name, member) = path.split_once('.')?;
         let candidates = self.btf.resolve_types_by_name(name).ok()?;
         let mut structs = candidates.iter().filter(|ty| matches!(ty, Type::Struct(_)));
-        structs.find_map(|ty| {
-            let mut found = Member { bit_offset: 0, type_id: 0 };
-            let mut ty = ty.clone();
-            for (index, name) in members.split('.').enumerate() {
-                if index > 0 {
-                    ty = self.plain_type(found.type_id)?;
-                }
-                let inner = self.find(&ty, name)?;
-                found = Member { bit_offset: found.bit_offset + inner.bit_offset, ..inner };
-            }
-            Some(found)
-        })
+        structs.find_map(|ty| self.find(ty, member))
     }
 
     /// Offset of a member in bytes.
@@ -84,7 +73,7 @@ impl Types {
         })
     }
 
-    /// Value of an enumerator, whatever its enum; those asked for are unique in the kernel.
+    /// Value of an enumerator.
     pub fn enumerator(&self, enumeration: &str, name: &str) -> Option<u32> {
         self.btf.resolve_types_by_name(enumeration).ok()?.iter().find_map(|ty| match ty {
             Type::Enum(ty) => {
@@ -151,5 +140,72 @@ impl Types {
             // What has no name has no entry in the string table either.
             Err(_) => name.is_empty(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::fixture::{KERNELS, Kernel},
+        *,
+    };
+
+    #[test]
+    fn members_are_found_through_structs_and_unions_without_a_name() {
+        let types = Kernel::of(6, 12).types();
+        // struct folio { union { struct { flags; union { lru; struct { ... } }; mapping; ... } } }
+        assert_eq!(types.offset("folio.mapping"), Some(24));
+        // The second struct of that union starts behind the first struct page.
+        assert_eq!(types.offset("folio._large_mapcount"), Some(64 + 16));
+        // A member with a name is a border, even where its type has none.
+        assert_eq!(Kernel::of(7, 3).types().offset("page.flags"), Some(0));
+        assert_eq!(Kernel::of(7, 3).types().offset("page.f"), None);
+    }
+
+    #[test]
+    fn a_bit_field_has_a_byte_and_a_bit_in_it() {
+        let proactive = |major, minor| {
+            let member = Kernel::of(major, minor).types().member("scan_control.proactive")?;
+            Some((member.offset(), member.mask()))
+        };
+        assert_eq!(proactive(5, 10), None);
+        assert_eq!(proactive(6, 1), Some((40, 0b1000_0000)));
+        assert_eq!(proactive(6, 12), Some((49, 0b10)));
+    }
+
+    #[test]
+    fn arrays_sizes_and_enumerators_are_of_the_kind_asked_for() {
+        let types = Kernel::of(6, 12).types();
+        assert_eq!(types.array_len("folio_batch.folios"), Some(31));
+        assert_eq!(types.array_len("folio_batch.nr"), None);
+        assert_eq!(types.array_len("folio_batch.pages"), None);
+        assert_eq!(types.size("page"), Some(64));
+        assert_eq!(types.size("pageflags"), None);
+        assert_eq!(types.enumerator("pageflags", "PG_swapbacked"), Some(17));
+        assert_eq!(types.enumerator("vm_event_item", "PG_swapbacked"), None);
+        assert_eq!(types.enumerator("page", "PG_swapbacked"), None);
+    }
+
+    #[test]
+    fn a_function_has_named_parameters_and_the_size_of_what_it_returns() {
+        for kernel in KERNELS {
+            let types = kernel.types();
+            let isolate = types.function("isolate_migratepages_block").unwrap();
+            assert_eq!(isolate.parameters[..3], ["cc", "low_pfn", "end_pfn"], "{}", kernel.uname);
+            // A struct is no function, and a longer name isn't the name.
+            assert_eq!(types.function("compact_control"), None);
+            assert_eq!(types.function("isolate_migratepages"), None);
+        }
+        let returns = |kernel: Kernel, name| kernel.types().function(name).unwrap().returns_bytes;
+        assert_eq!(returns(Kernel::of(5, 10), "isolate_migratepages_block"), Some(8));
+        assert_eq!(returns(Kernel::of(6, 1), "isolate_migratepages_block"), Some(4));
+        assert_eq!(returns(Kernel::of(5, 10), "try_to_unmap"), Some(1));
+        assert_eq!(returns(Kernel::of(6, 1), "try_to_unmap"), None);
+    }
+
+    #[test]
+    fn what_is_no_type_information_is_an_error() {
+        assert!(Types::parse(b"").is_err());
+        assert!(Types::parse(&[0; 64]).is_err());
     }
 }

@@ -31,8 +31,6 @@ pub struct Layout {
     pub pglazyfreed: u32,
     /// `folio_batch.folios` (`pagevec.pages`).
     pub batch_folios: u32,
-    /// Folios that a batch can hold.
-    pub batch_size: u32,
     /// `page.flags`; the same in the folio.
     pub folio_flags: u32,
     /// `page.mapping`.
@@ -96,6 +94,9 @@ pub struct Layout {
     /// 1 if compaction looks at large folios below its target order
     /// (`skip_isolation_on_order`, from 6.9 on).
     pub isolate_takes_large: u32,
+    /// 1 if `total_migrate_scanned` counts the free pages that the scanner steps over (measured
+    /// from 6.12 on); then, unless it skips, it counts each page of the range.
+    pub isolate_counts_free: u32,
     /// `pageblock_order`: larger folios are never isolated.
     pub pageblock_order: u32,
     /// `ttu_flags` that mean "not reclaim": TTU_MIGRATION and TTU_SPLIT_FREEZE where they exist.

@@ -19,7 +19,7 @@ pub fn entered(folio: u64, flags: u32) {
     if flags & layout!(ttu_not_reclaim) != 0 {
         return;
     }
-    let Some(page) = Page::read(folio) else { return };
+    let page = Page::read_or_zero(folio);
     if !page.lazyfree() {
         return;
     }
@@ -38,7 +38,8 @@ pub fn returned() {
     // SAFETY: only this task inserts or removes its key, so the value stays while it is copied.
     let Some(call) = unsafe { UNMAP_CALLS.get(task) }.copied() else { return };
     let _removed = UNMAP_CALLS.remove(task);
-    let (Some(page), Some(cpu)) = (Page::read(call.folio), this_cpu()) else { return };
+    let Some(cpu) = this_cpu() else { return };
+    let page = Page::read_or_zero(call.folio);
     // The folio is isolated and locked by this task: it can't have been freed meanwhile.
     let mapcount = if !page.head() {
         Some(page.small_mapcount())

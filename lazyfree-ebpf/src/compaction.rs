@@ -113,9 +113,13 @@ fn walk(call: &CompactionCall, end: u64, scanned: u64, cpu: &mut PerCpu) {
             // Which pages of an abandoned block were looked at before can't be told afterwards.
             cpu.counters[Counter::CompactionUnwalkedPages as usize] += range - scanned;
             cpu.walk.skip_order = order;
-        } else {
+        } else if layout!(isolate_counts_free) != 0 {
             // The rest of the block was marked to be skipped.
             pages = scanned;
+        } else if scanned == 1 {
+            // All of the block was, or it is free; free pages that are stepped over don't count
+            // here, so a larger number says nothing about where the scanner stopped.
+            pages = 1;
         }
     }
     let walked = if vmemmap == 0 { 0 } else { MAX_WALK };

@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use lazyfree_common::layout::ABSENT;
 
-use crate::kernel::{layout, read, read_or_zero};
+use crate::kernel::{layout, read_or_zero};
 
 /// Words of a struct page that are looked at: all there are on x86-64.
 const PAGE_WORDS: usize = 8;
@@ -20,13 +20,8 @@ pub struct Page {
 }
 
 impl Page {
-    /// Reads the page at a kernel address.
-    #[inline(always)]
-    pub fn read(address: u64) -> Option<Self> {
-        read(address)
-    }
-
-    /// The same, with a page of zeroes where nothing can be read; the helper zeroes its buffer.
+    /// Reads the page at a kernel address; a page of zeroes, which is nothing that is looked for,
+    /// where nothing can be read.
     #[inline(always)]
     pub fn read_or_zero(address: u64) -> Self {
         read_or_zero(address)

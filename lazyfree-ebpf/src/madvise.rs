@@ -94,7 +94,7 @@ fn sample_active(cpu: &mut PerCpu, marked: u64) {
             return;
         }
         let Some(address) = read::<u64>(folios + (batched - index) * 8) else { return };
-        let Some(page) = Page::read(address) else { return };
+        let page = Page::read_or_zero(address);
         cpu.counters[Counter::DeactivatedSampled as usize] += 1;
         cpu.counters[Counter::DeactivatedActive as usize] += u64::from(page.active());
     }

@@ -138,10 +138,6 @@ pub fn resolve(types: &Types, symbols: &Symbols, release: Release, page_bytes: u
         .offset("folio_batch.folios")
         .or_else(|| types.offset("pagevec.pages"))
         .map_or(ABSENT, |folios| folios.wrapping_sub(number));
-    layout.batch_size = types
-        .array_len("folio_batch.folios")
-        .or_else(|| types.array_len("pagevec.pages"))
-        .unwrap_or(0);
 
     let mut need = Need::new(types);
     let index = need.enumerator("zone_stat_item", "NR_FREE_PAGES");
@@ -177,6 +173,8 @@ pub fn resolve(types: &Types, symbols: &Symbols, release: Release, page_bytes: u
     // CONFIG_HUGETLB_PAGE makes a pageblock as large as what a PMD maps: as many pages as entries
     // of 8 bytes fit into one.
     layout.pageblock_order = layout.page_shift - 3;
+
+    layout.isolate_counts_free = u32::from(release >= Release::new(6, 12));
 
     layout.ttu_not_reclaim = ["TTU_MIGRATION", "TTU_SPLIT_FREEZE"]
         .iter()
@@ -228,7 +226,6 @@ mod tests {
             pglazyfree: from(19, &[((6, 1), 22)]),
             pglazyfreed: from(22, &[((6, 1), 25)]),
             batch_folios: always(8),
-            batch_size: from(15, &[((6, 12), 31)]),
             folio_flags: always(0),
             folio_mapping: always(24),
             folio_lru: always(8),
@@ -262,6 +259,7 @@ mod tests {
             cc_mode: from(112, &[((6, 12), 272)]),
             cc_direct_compaction: from(119, &[((6, 12), 279)]),
             isolate_takes_large: from(0, &[((6, 12), 1)]),
+            isolate_counts_free: from(0, &[((6, 12), 1)]),
             pageblock_order: always(9),
             // TTU_MIGRATION and TTU_SPLIT_FREEZE.
             ttu_not_reclaim: from(0x1 | 0x100, &[((6, 1), 0)]),

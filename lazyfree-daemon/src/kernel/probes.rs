@@ -167,6 +167,9 @@ impl Probes {
             let reason = outcomes.madvise.err().unwrap_or_default();
             return Err(OpenError::NoProbes { family: family.name(), reason });
         }
+        if let (true, Err(reason)) = (options.audit, &outcomes.unmap) {
+            tracing::warn!("no audit: {reason}");
+        }
         counts.watch(programs);
         let facts = Facts { release, mglru: host::mglru(), vmemmap: counts.vmemmap() };
         let session = Session {

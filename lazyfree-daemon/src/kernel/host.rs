@@ -18,7 +18,6 @@ pub struct Unreadable {
     /// Which.
     pub path: PathBuf,
     /// Why.
-    #[source]
     pub error: io::Error,
 }
 

@@ -78,13 +78,13 @@ pub enum OpenError {
         "{0}; lazyfree takes the kernel's structure offsets from there, and the kernel has to be \
          built with CONFIG_DEBUG_INFO_BTF=y"
     )]
-    NoBtf(#[source] Unreadable),
+    NoBtf(Unreadable),
     /// Type information that can't be read.
     #[error("the kernel's type information ({path}) makes no sense: {0}", path = host::BTF)]
     BadBtf(String),
     /// No symbol table.
     #[error("{0}; lazyfree needs CONFIG_KALLSYMS=y and /proc")]
-    NoSymbols(#[source] Unreadable),
+    NoSymbols(Unreadable),
     /// A release that isn't a number.
     #[error("cannot read a version out of the kernel's release `{0}`")]
     BadRelease(String),

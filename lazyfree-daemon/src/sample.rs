@@ -57,6 +57,14 @@ pub struct SignalPlan {
     pub reason: String,
 }
 
+impl SignalPlan {
+    /// The kernel function whose hook gives the number.
+    pub fn symbol(&self) -> Option<&str> {
+        let (_kind, symbol) = self.hook.split_once(':')?;
+        (self.kind != Some(HookKind::Procfs)).then_some(symbol)
+    }
+}
+
 /// [`Family`], with a name in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -191,6 +199,8 @@ pub struct HookSample {
     pub program: String,
     /// Kernel function.
     pub symbol: String,
+    /// The family whose calls it follows; `None` for the freeing of swap entries and the audit.
+    pub family: Option<FamilyName>,
     /// How it is attached.
     pub kind: HookKind,
     /// Runs that the kernel skipped (recursion guard); `None` where the kernel doesn't tell.

@@ -193,18 +193,37 @@ fn durations(calls: &[(u64, u64)], steps: u64) -> Durations {
 }
 
 fn hooks() -> Vec<HookSample> {
-    let hook = |program: &str, symbol: &str, kind, misses| HookSample {
+    let hook = |program: &str, symbol: &str, family, kind, misses| HookSample {
         program: program.into(),
         symbol: symbol.into(),
+        family,
         kind,
         misses,
     };
     vec![
-        hook("madvise_enter", "madvise_free_pte_range", HookKind::Fentry, Some(0)),
-        hook("madvise_exit", "madvise_free_pte_range", HookKind::Fexit, Some(0)),
-        hook("reclaim_enter", "shrink_folio_list", HookKind::Fentry, Some(0)),
-        hook("reclaim_exit", "shrink_folio_list", HookKind::Fexit, None),
-        hook("unmap_enter", "try_to_unmap", HookKind::Fentry, Some(0)),
+        hook(
+            "madvise_enter",
+            "madvise_free_pte_range",
+            Some(FamilyName::Madvise),
+            HookKind::Fentry,
+            Some(0),
+        ),
+        hook(
+            "madvise_exit",
+            "madvise_free_pte_range",
+            Some(FamilyName::Madvise),
+            HookKind::Fexit,
+            Some(0),
+        ),
+        hook(
+            "reclaim_enter",
+            "shrink_folio_list",
+            Some(FamilyName::Reclaim),
+            HookKind::Fentry,
+            Some(0),
+        ),
+        hook("reclaim_exit", "shrink_folio_list", Some(FamilyName::Reclaim), HookKind::Fexit, None),
+        hook("unmap_enter", "try_to_unmap", None, HookKind::Fentry, Some(0)),
     ]
 }
 

@@ -163,7 +163,7 @@ pub struct Hook {
 
 impl From<&HookState> for Hook {
     fn from(hook: &HookState) -> Self {
-        let HookState { program, symbol, kind, misses } = hook.clone();
+        let HookState { program, symbol, kind, misses, family: _ } = hook.clone();
         Self { program, symbol, kind, misses }
     }
 }

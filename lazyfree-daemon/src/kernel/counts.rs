@@ -239,6 +239,7 @@ fn hook_sample(program: &AttachedProgram) -> HookSample {
     HookSample {
         program: program.name.clone(),
         symbol: program.symbol.to_owned(),
+        family: program.family,
         kind: program.kind,
         misses: program.tells_misses.then(|| host::misses(program.fd)).flatten(),
     }

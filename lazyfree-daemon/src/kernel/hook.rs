@@ -1,6 +1,7 @@
 //! The hooks: which kernel functions, under which names, with which arguments. Pure.
 
 use super::types::Types;
+use crate::sample::FamilyName;
 
 /// A function that is hooked, whatever its name on this kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +35,16 @@ impl Hook {
     /// Every hook, in the order in which they are attached.
     pub const ALL: [Hook; 5] =
         [Hook::Madvise, Hook::SwapFree, Hook::Reclaim, Hook::Isolate, Hook::Unmap];
+
+    /// The family whose calls the programs follow from entry to return.
+    pub const fn family(self) -> Option<FamilyName> {
+        match self {
+            Hook::Madvise => Some(FamilyName::Madvise),
+            Hook::Reclaim => Some(FamilyName::Reclaim),
+            Hook::Isolate => Some(FamilyName::Compaction),
+            Hook::SwapFree | Hook::Unmap => None,
+        }
+    }
 
     /// The names that the function has had, newest first.
     pub const fn targets(self) -> &'static [Target] {

@@ -20,7 +20,10 @@ use super::{
     release::Release,
     types::Types,
 };
-use crate::{sample::Session, signal::HookKind};
+use crate::{
+    sample::{FamilyName, Session},
+    signal::HookKind,
+};
 
 /// The kernel side; empty in a build without it.
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/lazyfree-ebpf"));
@@ -118,6 +121,8 @@ pub struct AttachedProgram {
     pub name: String,
     /// Kernel function.
     pub symbol: &'static str,
+    /// The family whose calls it follows.
+    pub family: Option<FamilyName>,
     /// Kind.
     pub kind: HookKind,
     /// Descriptor, open as long as the object.
@@ -238,6 +243,7 @@ fn attach_all(
                         programs.extend(pair.map(|(name, kind, fd)| AttachedProgram {
                             name,
                             symbol: target.symbol,
+                            family: hook.family(),
                             kind,
                             fd,
                             tells_misses: family == Family::Fentry || release >= Release::new(6, 7),

@@ -252,18 +252,19 @@ fn observed(signal: Signal) -> SignalPlan {
 }
 
 fn hooks() -> Vec<HookSample> {
-    let both = |program: &str, symbol: &str| {
+    let both = |program: &str, symbol: &str, family| {
         [("entry", HookKind::Fentry), ("return", HookKind::Fexit)].map(|(end, kind)| HookSample {
             program: format!("{program}_{end}"),
             symbol: symbol.to_owned(),
+            family: Some(family),
             kind,
             misses: Some(0),
         })
     };
     [
-        both("madvise", "madvise_free_pte_range"),
-        both("reclaim", "shrink_folio_list"),
-        both("compaction", "isolate_migratepages_block"),
+        both("madvise", "madvise_free_pte_range", FamilyName::Madvise),
+        both("reclaim", "shrink_folio_list", FamilyName::Reclaim),
+        both("compaction", "isolate_migratepages_block", FamilyName::Compaction),
     ]
     .concat()
 }

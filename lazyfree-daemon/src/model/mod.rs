@@ -7,6 +7,8 @@
 #[cfg(test)]
 pub(crate) mod fixture;
 mod snapshot;
+#[cfg(test)]
+mod tests;
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -48,6 +50,22 @@ struct Total {
     by_reclaimer: Option<[u64; Reclaimer::COUNT]>,
 }
 
+impl Total {
+    fn split(by_reclaimer: [u64; Reclaimer::COUNT]) -> Self {
+        Self { pages: by_reclaimer.iter().sum(), by_reclaimer: Some(by_reclaimer) }
+    }
+
+    /// This total, or where it has stepped back, the one before.
+    fn no_less_than(self, before: Self) -> Self {
+        match (self.by_reclaimer, before.by_reclaimer) {
+            (Some(now), Some(before)) => {
+                Self::split(std::array::from_fn(|index| now[index].max(before[index])))
+            }
+            _ => Self { pages: self.pages.max(before.pages), ..self },
+        }
+    }
+}
+
 impl Model {
     /// Starts counting at `first`.
     pub fn new(session: Arc<Session>, first: Sample) -> Self {
@@ -68,17 +86,19 @@ impl Model {
         let mut totals = totals(&self.session, &self.first, &sample);
         for (now, before) in totals.iter_mut().zip(&self.totals) {
             if let (Some(now), Some(before)) = (now, before) {
-                now.pages = now.pages.max(before.pages);
+                *now = now.no_less_than(*before);
             }
         }
         let families = families(&self.first, &sample);
+        let hooks = hooks(&self.first, &sample);
         let signals: Vec<_> = self
             .session
             .signals
             .iter()
             .zip(totals.iter().zip(&self.totals))
             .map(|(plan, (now, before))| {
-                signal_state(plan, *now, *before, interval, &families, &self.first, &sample)
+                let trust = || trust(plan, &families, &hooks, &self.first, &sample);
+                signal_state(plan, *now, *before, interval, trust)
             })
             .collect();
 
@@ -122,7 +142,7 @@ impl Model {
                 submitted: counted(Counter::EventsSubmitted),
                 dropped: counted(Counter::EventsDropped),
             },
-            hooks: hooks(&self.first, &sample),
+            hooks,
             vmstat: sample.vmstat.since(&self.first.vmstat),
             context: Context {
                 lru_batch_pending: sample.lru_batch_pending,
@@ -131,8 +151,11 @@ impl Model {
                 mem_total_kb: sample.mem_total_kb,
                 swap_used_kb: sample.swap_used_kb,
                 throttle_threshold_kb: sample.min_free_kb * 3 / 2,
-                self_cpu_ratio: (sample.self_cpu_seconds - self.last.self_cpu_seconds).max(0.0)
-                    / interval.max(f64::MIN_POSITIVE),
+                self_cpu_ratio: if interval > 0.0 {
+                    (sample.self_cpu_seconds - self.last.self_cpu_seconds).max(0.0) / interval
+                } else {
+                    0.0
+                },
                 self_cpu_seconds: sample.self_cpu_seconds,
                 self_rss_bytes: sample.self_rss_bytes,
             },
@@ -184,7 +207,7 @@ fn total(plan: &SignalPlan, first: &Sample, now: &Sample) -> Option<Total> {
             };
             forward(of(now).wrapping_sub(of(first)))
         });
-        Total { pages: by_reclaimer.iter().sum(), by_reclaimer: Some(by_reclaimer) }
+        Total::split(by_reclaimer)
     };
     Some(match plan.signal {
         Signal::Advised => counted(Counter::AdvisedPages),
@@ -220,12 +243,10 @@ fn signal_state(
     now: Option<Total>,
     before: Option<Total>,
     interval: f64,
-    families: &[FamilyState],
-    first: &Sample,
-    sample: &Sample,
+    trust: impl Fn() -> (Accuracy, String),
 ) -> SignalState {
     let (accuracy, reason) = if now.is_some() {
-        trust(plan, families, first, sample)
+        trust()
     } else if plan.accuracy == Accuracy::None {
         (Accuracy::None, plan.reason.clone())
     } else {
@@ -249,42 +270,63 @@ fn signal_state(
 fn trust(
     plan: &SignalPlan,
     families: &[FamilyState],
+    hooks: &[HookState],
     first: &Sample,
     now: &Sample,
 ) -> (Accuracy, String) {
-    let planned = || (plan.accuracy, plan.reason.clone());
     if plan.accuracy != Accuracy::Exact {
-        return planned();
+        return (plan.accuracy, plan.reason.clone());
     }
+    let mut losses = Vec::new();
     if let Some(family) = plan.adds_up_calls {
         let state = &families[Family::from(family) as usize];
         if state.lost() > 0 {
-            let reason = format!(
+            losses.push(format!(
                 "{} calls of {} were not followed from entry to return",
                 state.lost(),
                 state.family.name()
-            );
-            return (Accuracy::Estimate, reason);
+            ));
+        }
+        let counts = |hook: &&HookState| {
+            hook.family == plan.adds_up_calls || plan.symbol() == Some(&hook.symbol)
+        };
+        for hook in hooks.iter().filter(counts) {
+            if let Some(misses @ 1..) = hook.misses {
+                losses.push(format!("the kernel skipped {misses} runs of {}", hook.program));
+            }
         }
     }
-    let unseen = match plan.signal {
-        Signal::Redirtied | Signal::ReclaimPinned => Some((
-            Counter::UnresolvedPages,
-            "pages failed in batches that mix lazyfree with other anonymous pages; \
-             the split between redirtied and pinned is a guess for them",
-        )),
-        Signal::Kept => Some((
-            Counter::UnwalkedFolios,
-            "folios of batches that were too long were not looked at",
-        )),
-        Signal::CompactionPinned => {
-            Some((Counter::CompactionUnwalkedPages, "pages of scanned ranges were not looked at"))
+    for (counter, what) in unseen(plan.signal) {
+        let number = delta(first, now, *counter);
+        if number > 0 {
+            losses.push(format!("{number} {what}"));
         }
-        _ => None,
-    };
-    match unseen.map(|(counter, what)| (delta(first, now, counter), what)) {
-        Some((number @ 1.., what)) => (Accuracy::Estimate, format!("{number} {what}")),
-        _ => planned(),
+    }
+    if losses.is_empty() {
+        (plan.accuracy, plan.reason.clone())
+    } else {
+        (Accuracy::Estimate, losses.join("; "))
+    }
+}
+
+/// What the probes count of pages that are missing in a signal, or are in the wrong one.
+fn unseen(signal: Signal) -> &'static [(Counter, &'static str)] {
+    const SPLIT: (Counter, &str) = (
+        Counter::UnresolvedPages,
+        "pages failed in batches that mix lazyfree with other anonymous pages; \
+         the split between redirtied and pinned is a guess for them",
+    );
+    // The probe adds one for each such batch: it can't know how many folios it left out.
+    const REST: (Counter, &str) =
+        (Counter::UnwalkedFolios, "batches were too long to be looked at to their end");
+    const RANGE: (Counter, &str) =
+        (Counter::CompactionUnwalkedPages, "pages of scanned ranges were not looked at");
+    match signal {
+        Signal::Redirtied => &[SPLIT],
+        Signal::ReclaimPinned => &[SPLIT, REST],
+        Signal::Kept | Signal::Attempts => &[REST],
+        Signal::CompactionPinned => &[RANGE],
+        _ => &[],
     }
 }
 
@@ -331,6 +373,7 @@ fn hooks(first: &Sample, now: &Sample) -> Vec<HookState> {
             HookState {
                 program: hook.program.clone(),
                 symbol: hook.symbol.clone(),
+                family: hook.family,
                 kind: hook.kind,
                 misses: hook.misses.map(|misses| misses.saturating_sub(before)),
             }

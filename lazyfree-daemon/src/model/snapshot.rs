@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lazyfree_common::{Family, Reclaimer};
 
 use crate::{
-    sample::{Durations, Failure, Session},
+    sample::{Durations, Failure, FamilyName, Session},
     signal::{Accuracy, HookKind, Signal},
     vmstat::Vmstat,
 };
@@ -154,6 +154,8 @@ pub struct HookState {
     pub program: String,
     /// Kernel function.
     pub symbol: String,
+    /// The family whose calls it follows.
+    pub family: Option<FamilyName>,
     /// How it is attached.
     pub kind: HookKind,
     /// Runs that the kernel skipped since the first sample; `None` where it doesn't tell.

@@ -2,8 +2,9 @@
 //! each serial port carries.
 //!
 //! `xtask` writes these files and reads these ports, `init` does the reverse. Nothing else is
-//! shared between the two.
+//! shared between the two. [`e2e`] are the end-to-end tests.
 
+pub mod e2e;
 pub mod job;
 pub mod report;
 

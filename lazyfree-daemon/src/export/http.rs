@@ -60,12 +60,12 @@ pub type Latest = watch::Receiver<Option<Arc<Snapshot>>>;
 
 /// The address can't be listened on.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address} for /metrics: {source}; {}", next_step(source))]
+#[error("cannot listen on {address} for /metrics: {error}; {}", next_step(error))]
 pub struct BindError {
     /// What was to be listened on.
     pub address: SocketAddr,
     /// What the kernel said.
-    pub source: io::Error,
+    pub error: io::Error,
 }
 
 fn next_step(error: &io::Error) -> &'static str {
@@ -101,7 +101,7 @@ pub async fn bind(address: SocketAddr) -> Result<Server, BindError> {
         let address = listener.local_addr()?;
         Ok(Server { listener, address })
     };
-    bound.await.map_err(|source| BindError { address, source })
+    bound.await.map_err(|error| BindError { address, error })
 }
 
 impl Server {

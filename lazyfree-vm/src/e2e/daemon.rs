@@ -1,0 +1,195 @@
+//! `lazyfree run`: what it serves, how it ends, and what it leaves behind.
+
+use std::{
+    collections::BTreeMap,
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    path::Path,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::{
+    Case, Family, Outcome, bpf,
+    process::{Running, lazyfree, run, succeed, wait_until},
+    stat::Counted,
+};
+
+pub fn cases() -> Vec<Case> {
+    let mut cases = Case::for_each_family("metrics", metrics);
+    cases.extend(Case::for_each_family("two_daemons", two_daemons));
+    cases.push(Case::new("sigterm_leaves_nothing", || leaves_nothing(Signal::TERM)));
+    cases.push(Case::new("sigkill_leaves_nothing", || leaves_nothing(Signal::KILL)));
+    cases.push(Case::new("a_taken_place_is_an_error", taken));
+    cases
+}
+
+/// A daemon on a port and a socket of its own.
+struct Daemon {
+    process: Running,
+    port: u16,
+    socket: String,
+}
+
+impl Daemon {
+    fn start(family: Family, port: u16) -> Result<Self> {
+        let socket = format!("/run/e2e-{port}.sock");
+        let listen = format!("127.0.0.1:{port}");
+        let mut command = lazyfree(["run", "--interval", "200ms", "--probes", family.name()]);
+        command.args(["--listen", &listen, "--socket", &socket]);
+        let daemon = Self { process: Running::start(&mut command)?, port, socket };
+        wait_until("the daemon is ready", || {
+            daemon.get("/-/ready").is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
+        })?;
+        Ok(daemon)
+    }
+
+    fn get(&self, path: &str) -> Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: guest\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    }
+
+    /// Every series of /metrics.
+    fn scrape(&self) -> Result<Scrape> {
+        let answer = self.get("/metrics")?;
+        let (head, body) = answer.split_once("\r\n\r\n").context("no end of the HTTP head")?;
+        ensure!(head.starts_with("HTTP/1.1 200"), "{head}");
+        ensure!(head.contains("text/plain; version=0.0.4"), "{head}");
+        Scrape::parse(body)
+    }
+}
+
+struct Scrape(BTreeMap<String, f64>);
+
+impl Scrape {
+    /// Each series has to belong to a family with HELP and TYPE.
+    fn parse(body: &str) -> Result<Self> {
+        let mut series = BTreeMap::new();
+        for line in body.lines().filter(|line| !line.starts_with('#')) {
+            let (name, value) = line.rsplit_once(' ').with_context(|| line.to_owned())?;
+            let family = name.split('{').next().unwrap_or(name);
+            let base = ["_bucket", "_sum", "_count"].iter().find_map(|s| family.strip_suffix(s));
+            let described = |family: &str| {
+                body.contains(&format!("# HELP {family} "))
+                    && body.contains(&format!("# TYPE {family} "))
+            };
+            ensure!(described(family) || base.is_some_and(described), "no HELP or TYPE: {line}");
+            series.insert(name.to_owned(), value.parse().with_context(|| line.to_owned())?);
+        }
+        Ok(Self(series))
+    }
+
+    /// The sum over all series of a family.
+    fn sum(&self, family: &str) -> Result<f64> {
+        let mut series =
+            self.0.iter().filter(|(name, _)| name.split('{').next() == Some(family)).peekable();
+        ensure!(series.peek().is_some(), "no series of {family}");
+        Ok(series.map(|(_, value)| value).sum())
+    }
+}
+
+/// What a workload did is in /metrics, in bytes, beside the kernel's own counters.
+fn metrics(family: Family) -> Result<Outcome> {
+    let daemon = Daemon::start(family, 19749)?;
+    let before = daemon.scrape()?;
+    let report = succeed(&mut lazyfree(["workload", "redirty", "--pages", "4096"]))?;
+    let report: Value = serde_json::from_str(&report)?;
+    counted_since(&daemon, &before, &report)?;
+    ended(daemon, Signal::TERM)?;
+    Ok(Outcome::Passed)
+}
+
+/// Each expected number of a workload has come to /metrics since `before`.
+fn counted_since(daemon: &Daemon, before: &Scrape, report: &Value) -> Result<()> {
+    let expected = Counted::new(Value::Null, report.clone()).expected("expected")?;
+    ensure!(!expected.is_empty(), "nothing is expected: {report}");
+    let page = report.get("page_size").and_then(Value::as_f64).context("no page size")?;
+    let mut found = String::new();
+    // The workload ended after a sample; the next one has all of it.
+    wait_until("the next sample has the workload's numbers", || {
+        let Ok(after) = daemon.scrape() else { return false };
+        found = format!("{:?}", after.0);
+        let grown = |family: &str| Some(after.sum(family).ok()? - before.sum(family).ok()?);
+        let right = |(signal, pages): (&String, &i64)| {
+            let pages = *pages as f64;
+            match signal.as_str() {
+                "swap_entries_freed" => grown("lazyfree_swap_entries_freed_total") == Some(pages),
+                name => grown(&format!("lazyfree_{name}_bytes_total")) == Some(pages * page),
+            }
+        };
+        let kernel = |family: &str, signal: &str| {
+            grown(family) == expected.get(signal).map(|pages| *pages as f64 * page)
+        };
+        expected.iter().all(right)
+            && kernel("lazyfree_vmstat_pglazyfree_bytes_total", "marked")
+            && kernel("lazyfree_vmstat_pglazyfreed_bytes_total", "hit")
+            && after.sum("lazyfree_residual_pages").is_ok_and(|residual| residual == 0.0)
+    })
+    .with_context(|| format!("expected {expected:?}, found {found}"))
+}
+
+/// Two daemons don't disturb each other, nor a `stat` beside them.
+fn two_daemons(family: Family) -> Result<Outcome> {
+    let daemons = [Daemon::start(family, 19751)?, Daemon::start(family, 19752)?];
+    let before = [daemons[0].scrape()?, daemons[1].scrape()?];
+    let counted = super::stat::count(family, &[], "redirty --pages 2048")?;
+    counted.is_sound()?;
+    for (signal, pages) in counted.expected("expected")? {
+        counted.is(&signal, pages)?;
+    }
+    for (daemon, before) in daemons.iter().zip(&before) {
+        counted_since(daemon, before, &counted.workload)?;
+    }
+    Ok(Outcome::Passed)
+}
+
+/// Ends a daemon with a signal; SIGTERM it obeys in order.
+fn ended(daemon: Daemon, signal: Signal) -> Result<()> {
+    let Daemon { process, socket, .. } = daemon;
+    process.signal(signal)?;
+    let finished = process.finish()?;
+    if signal == Signal::TERM {
+        ensure!(finished.status.success(), "{}: {}", finished.status, finished.stderr);
+        ensure!(!Path::new(&socket).exists(), "{socket} is left behind");
+    }
+    Ok(())
+}
+
+/// The kernel holds the same programs and maps as before the daemon.
+fn leaves_nothing(signal: Signal) -> Result<Outcome> {
+    let before = bpf::held()?;
+    let daemon = Daemon::start(Family::Fentry, 19753)?;
+    let during = bpf::held()?;
+    ensure!(during.0.len() >= before.0.len() + 6, "no programs: {before:?} {during:?}");
+    ensure!(during.1.len() >= before.1.len() + 5, "no maps: {before:?} {during:?}");
+    ended(daemon, signal)?;
+    // Programs and maps are freed after a grace period of RCU.
+    wait_until("programs and maps are gone", || bpf::held().is_ok_and(|after| after == before))?;
+    Ok(Outcome::Passed)
+}
+
+/// A port or a socket that is taken is named, with what to do, before anything is attached.
+fn taken() -> Result<Outcome> {
+    let daemon = Daemon::start(Family::Fentry, 19754)?;
+    let elsewhere = "/run/e2e-elsewhere.sock";
+    for (arguments, says) in [
+        (["--listen", "127.0.0.1:19754", "--socket", elsewhere], ["19754", "--listen"]),
+        (["--listen", "127.0.0.1:19755", "--socket", &daemon.socket], [&daemon.socket, "--socket"]),
+    ] {
+        let finished = run(lazyfree(["run"]).args(arguments))?;
+        let error = &finished.stderr;
+        if finished.status.success() || !says.iter().all(|text| error.contains(text)) {
+            bail!("{arguments:?}: {}: {error}", finished.status);
+        }
+    }
+    // The one that was there first goes on.
+    daemon.scrape()?;
+    Ok(Outcome::Passed)
+}

@@ -1,0 +1,101 @@
+//! What goes wrong is said, on stderr, with what to do, and the exit status tells.
+
+use std::os::unix::process::CommandExt as _;
+
+use anyhow::{Result, ensure};
+use serde_json::Value;
+
+use super::{
+    Case, Outcome,
+    process::{Finished, lazyfree, run},
+};
+
+pub fn cases() -> Vec<Case> {
+    vec![
+        Case::new("without_privileges", without_privileges),
+        Case::new("without_btf", without_btf),
+        Case::new("unknown_command", unknown_command),
+        Case::new("exit_status_is_passed_on", exit_status),
+        Case::new("stat_prints_one_document", one_document),
+        Case::new("stat_leaves_stdout_alone", stdout_alone),
+        Case::new("bad_arguments", bad_arguments),
+    ]
+}
+
+/// A failure with each of `words` on stderr and nothing on stdout.
+fn fails(finished: &Finished, words: &[&str]) -> Result<()> {
+    let Finished { status, stdout, stderr } = finished;
+    ensure!(!status.success(), "it succeeded: {stdout}{stderr}");
+    ensure!(stdout.is_empty(), "stdout has {stdout}");
+    for word in words {
+        ensure!(stderr.contains(word), "`{word}` isn't in: {stderr}");
+    }
+    Ok(())
+}
+
+fn without_privileges() -> Result<Outcome> {
+    let mut command = lazyfree(["stat", "--for", "1s"]);
+    command.uid(65534).gid(65534);
+    fails(&run(&mut command)?, &["root", "CAP_BPF", "CAP_PERFMON"])?;
+    Ok(Outcome::Passed)
+}
+
+/// A kernel without type information, as far as the process can see.
+fn without_btf() -> Result<Outcome> {
+    let mut command = std::process::Command::new("unshare");
+    command.args(["-m", "sh", "-c"]);
+    command.arg("mount -t tmpfs none /sys/kernel/btf && exec lazyfree stat --for 1s");
+    fails(&run(&mut command)?, &["/sys/kernel/btf/vmlinux", "CONFIG_DEBUG_INFO_BTF"])?;
+    Ok(Outcome::Passed)
+}
+
+fn unknown_command() -> Result<Outcome> {
+    let finished = run(&mut lazyfree(["stat", "--", "no-such-command"]))?;
+    fails(&finished, &["no-such-command"])?;
+    ensure!(finished.status.code() == Some(127), "{}", finished.status);
+    Ok(Outcome::Passed)
+}
+
+fn exit_status() -> Result<Outcome> {
+    for (script, status) in [("exit 3", 3), ("kill -9 $$", 128 + 9), ("true", 0)] {
+        let finished = run(&mut lazyfree(["stat", "--", "sh", "-c", script]))?;
+        let found = finished.status.code();
+        ensure!(found == Some(status), "{script}: {found:?}: {}", finished.stderr);
+        // The report comes all the same.
+        ensure!(finished.stderr.contains("marked"), "no report: {}", finished.stderr);
+    }
+    Ok(Outcome::Passed)
+}
+
+fn one_document() -> Result<Outcome> {
+    let finished = run(&mut lazyfree(["stat", "--for", "1s", "--json"]))?;
+    ensure!(finished.status.success(), "{}: {}", finished.status, finished.stderr);
+    let report: Value = serde_json::from_str(&finished.stdout)?;
+    for key in ["kernel", "mode", "page_size", "seconds", "signals", "vmstat", "residual", "events"]
+    {
+        ensure!(report.get(key).is_some(), "no {key} in {report}");
+    }
+    Ok(Outcome::Passed)
+}
+
+fn stdout_alone() -> Result<Outcome> {
+    let finished = run(&mut lazyfree(["stat", "--json", "--", "echo", "mine"]))?;
+    ensure!(finished.stdout == "mine\n", "stdout: {}", finished.stdout);
+    let report = finished.stderr.lines().find(|line| line.starts_with('{'));
+    let report: Value = serde_json::from_str(report.unwrap_or_default())?;
+    ensure!(report.get("signals").is_some(), "{report}");
+    Ok(Outcome::Passed)
+}
+
+fn bad_arguments() -> Result<Outcome> {
+    for (arguments, word) in [
+        (["stat", "--for", "soon"], "soon"),
+        (["stat", "--probes", "uprobe"], "uprobe"),
+        (["run", "--listen", "nowhere"], "nowhere"),
+        (["stat", "-o", "/no/such/folder/file"], "/no/such/folder/file"),
+        (["workload", "mark", "--pages=lots"], "lots"),
+    ] {
+        fails(&run(&mut lazyfree(arguments))?, &[word])?;
+    }
+    Ok(Outcome::Passed)
+}

@@ -1,10 +1,11 @@
 //! Everything at once: markers, reclaimers and compaction on all CPUs, with tasks that are moved
 //! between CPUs while they are inside a hooked function.
 
-use std::{fs, thread, time::Duration};
+use std::{fs, process::Command, thread, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::{
+    mount::{MountFlags, UnmountFlags, mount, unmount},
     process::{Pid, Signal},
     thread::{CpuSet, sched_setaffinity},
 };
@@ -12,7 +13,7 @@ use serde_json::Value;
 
 use super::{
     Case, Family, Outcome,
-    process::{Running, lazyfree, wait_until},
+    process::{Running, lazyfree, read, wait_until},
     stat::Counted,
 };
 
@@ -38,7 +39,7 @@ const SECONDS: u64 = 8;
 fn counting(family: Family, report: &str) -> Result<Running> {
     let _old = fs::remove_file(report);
     let mut command = lazyfree(["stat", "--json", "--probes", family.name(), "-o", report]);
-    // The command ends when the pipe it reads does not exist any more.
+    // The command ends when the file it made is taken away.
     command.args([
         "--",
         "sh",
@@ -131,27 +132,54 @@ fn move_children(parent: u32, cpu: usize) {
     }
 }
 
+/// A counter of the kernel's.
+fn vmstat(name: &str) -> Result<u64> {
+    let text = read("/proc/vmstat")?;
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    Ok(value.with_context(|| format!("no {name} in /proc/vmstat"))?.parse()?)
+}
+
+/// A file in memory that grows until this is dropped; without swap it can't be reclaimed.
+struct Hog {
+    writer: Running,
+}
+
+impl Hog {
+    const FOLDER: &str = "/tmp/e2e-hog";
+
+    fn start() -> Result<Self> {
+        fs::create_dir_all(Self::FOLDER)?;
+        mount("none", Self::FOLDER, "tmpfs", MountFlags::empty(), Some(c"size=100%"))?;
+        // Slow enough for kswapd to keep up, and to be stopped in time.
+        let script = "while dd if=/dev/zero bs=1M count=4 2>/dev/null; do sleep 0.02; done >> file";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).current_dir(Self::FOLDER);
+        Ok(Self { writer: Running::start(&mut command)? })
+    }
+}
+
+impl Drop for Hog {
+    fn drop(&mut self) {
+        let _ended = self.writer.signal(Signal::KILL);
+        // Lazily: the writer may still be about to end.
+        let _gone = unmount(Self::FOLDER, UnmountFlags::DETACH);
+    }
+}
+
 /// Memory of the whole guest runs short: kswapd and direct reclaimers take the marked pages.
 fn global_pressure(family: Family) -> Result<Outcome> {
     let report = "/tmp/e2e-pressure.json";
     let counting = counting(family, report)?;
-    let marked =
+    let before = (vmstat("pglazyfree")?, vmstat("pglazyfreed")?);
+    let since = |counter, before| vmstat(counter).map_or(0, |now| now.saturating_sub(before));
+    let marker =
         Running::start(&mut lazyfree(["workload", "mark", "--pages", "32768", "--hold", "600"]))?;
-    wait_until("the pages are marked", || vmstat("pglazyfree") - marked_before() >= 32768)?;
-    let before = vmstat("pglazyfreed");
-    // A tmpfs file is memory that can't be dropped. It grows until reclaim has taken the pages.
-    let hog = "/tmp/e2e-hog";
-    let mut file = fs::File::create(hog)?;
-    let block = vec![1u8; 1 << 20];
-    let taken = wait_until("reclaim takes the marked pages", || {
-        use std::io::Write as _;
-        file.write_all(&block).is_err() || vmstat("pglazyfreed") - before >= 16384
-    });
-    fs::remove_file(hog)?;
-    drop(file);
-    marked.signal(Signal::TERM)?;
-    drop(marked.finish()?);
-    taken?;
+    wait_until("the pages are marked", || since("pglazyfree", before.0) >= 32768)?;
+    let hog = Hog::start()?;
+    wait_until("reclaim takes the marked pages", || since("pglazyfreed", before.1) >= 16384)?;
+    drop(hog);
+    marker.signal(Signal::TERM)?;
+    marker.finish()?;
     let counted = counted(counting, report)?;
     totals_hold(&counted)?;
     let by = |reclaimer| counted.pages_by("hit", reclaimer);

@@ -57,7 +57,7 @@ pub fn returned() {
 
 /// Credits the pages marked on this CPU since the last look, and returns their number.
 #[inline(always)]
-fn marked_since(cpu: &mut PerCpu) -> u64 {
+pub fn marked_since(cpu: &mut PerCpu) -> u64 {
     let now = (|| {
         let offset = percpu_offset(cpu)?;
         let counted = vm_event(offset, layout!(pglazyfree))?;

@@ -168,6 +168,13 @@ fn peek(_ctx: RawTracePointContext) -> i32 {
     0
 }
 
+/// Never attached; run by hand on each CPU.
+#[raw_tracepoint(tracepoint = "sys_enter")]
+fn prime(_ctx: RawTracePointContext) -> i32 {
+    peek::prime();
+    0
+}
+
 #[cfg(not(test))]
 #[panic_handler]
 fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {

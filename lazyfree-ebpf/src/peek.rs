@@ -1,8 +1,13 @@
-//! Reads kernel words for the daemon, when it runs the program by hand (`BPF_PROG_TEST_RUN`).
+//! What the daemon runs by hand (`BPF_PROG_TEST_RUN`): reading kernel words, and first readings.
 
 use lazyfree_common::control::MAX_PEEKS;
 
-use crate::{kernel::read, maps::PEEKS};
+use crate::{
+    kernel::read,
+    madvise::marked_since,
+    maps::{PEEKS, this_cpu},
+    reclaim::freed_since,
+};
 
 /// Replaces each address in the map by the word found there; what can't be read becomes 0.
 #[inline(always)]
@@ -17,4 +22,13 @@ pub fn peek() {
         // SAFETY: as above.
         unsafe { *word = read(address).unwrap_or(0) };
     }
+}
+
+/// Takes the first readings of this CPU's telescoping counters. A task may enter reclaim on a CPU
+/// that had its first reading and leave it on one that had none; what it freed there would be lost.
+#[inline(always)]
+pub fn prime() {
+    let Some(cpu) = this_cpu() else { return };
+    marked_since(cpu);
+    freed_since(cpu, cpu.hit_owner);
 }

@@ -135,7 +135,7 @@ fn asked_for(scan_control: u64) -> bool {
 
 /// Credits the lazyfree pages freed on this CPU since the last look, and returns their number.
 #[inline(always)]
-fn freed_since(cpu: &mut PerCpu, reclaimer: u64) -> u64 {
+pub fn freed_since(cpu: &mut PerCpu, reclaimer: u64) -> u64 {
     let freed = percpu_offset(cpu).and_then(|offset| vm_event(offset, layout!(pglazyfreed)));
     let Some(freed) = freed else { return 0 };
     let slot = (PerReclaimer::Hit as u64 + (reclaimer & 3)) as usize;

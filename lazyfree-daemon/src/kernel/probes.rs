@@ -5,7 +5,10 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use aya::{
     Btf, Ebpf, EbpfError, EbpfLoader, include_bytes_aligned,
     maps::MapError,
-    programs::{KProbeError, Program, ProgramError, RawTracePoint},
+    programs::{
+        KProbeError, Program, ProgramError, RawTracePoint, RawTracePointRunOptions, TestRun as _,
+    },
+    util::online_cpus,
 };
 use aya_log::EbpfLogger;
 use lazyfree_common::layout;
@@ -162,8 +165,8 @@ impl Probes {
             .map_err(load_error)?;
 
         let mut counts = Counts::take(&mut bpf).map_err(|e| OpenError::Load(describe(&e)))?;
-        match load_peek(&mut bpf) {
-            Ok(()) => counts.learn_addresses(peek_program(&mut bpf), &resolved),
+        match load_by_hand(&mut bpf, PEEK) {
+            Ok(()) => counts.learn_addresses(by_hand(&mut bpf, PEEK), &resolved),
             Err(error) => tracing::warn!("kernel memory can't be read: {}", describe(&error)),
         }
 
@@ -176,6 +179,9 @@ impl Probes {
             tracing::warn!("no audit: {reason}");
         }
         counts.watch(programs);
+        if let Err(error) = prime(&mut bpf) {
+            tracing::warn!("a call that is under way now may be missed: {}", describe(&error));
+        }
         let facts = Facts { release, mglru: host::mglru(), vmemmap: counts.vmemmap() };
         let session = Session {
             kernel,
@@ -197,7 +203,7 @@ impl Probes {
         if let Some(logger) = &mut self.logger {
             logger.flush();
         }
-        self.counts.read(peek_program(&mut self.bpf))
+        self.counts.read(by_hand(&mut self.bpf, PEEK))
     }
 
     /// Sets the number of free pages below which marking counts as under pressure.
@@ -206,15 +212,32 @@ impl Probes {
     }
 }
 
-/// The program that reads kernel memory for the daemon, if it could be loaded.
-fn peek_program(bpf: &mut Ebpf) -> Option<&RawTracePoint> {
-    let program: &mut RawTracePoint = bpf.program_mut("peek")?.try_into().ok()?;
+/// Programs that are never attached, but run by hand.
+const PEEK: &str = "peek";
+const PRIME: &str = "prime";
+
+/// A program to run by hand, if it could be loaded.
+fn by_hand<'a>(bpf: &'a mut Ebpf, name: &str) -> Option<&'a RawTracePoint> {
+    let program: &mut RawTracePoint = bpf.program_mut(name)?.try_into().ok()?;
     program.fd().is_ok().then_some(program)
 }
 
-fn load_peek(bpf: &mut Ebpf) -> Result<(), ProgramError> {
-    let program = bpf.program_mut("peek").ok_or(ProgramError::NotLoaded)?;
+fn load_by_hand(bpf: &mut Ebpf, name: &str) -> Result<(), ProgramError> {
+    let program = bpf.program_mut(name).ok_or(ProgramError::NotLoaded)?;
     TryInto::<&mut RawTracePoint>::try_into(program)?.load()
+}
+
+/// Takes the first reading of the telescoping counters on each CPU.
+fn prime(bpf: &mut Ebpf) -> Result<(), ProgramError> {
+    load_by_hand(bpf, PRIME)?;
+    let program = by_hand(bpf, PRIME).ok_or(ProgramError::NotLoaded)?;
+    let cpus = online_cpus().map_err(|(_, error)| ProgramError::IOError(error))?;
+    for cpu in cpus {
+        let mut options = RawTracePointRunOptions::new();
+        options.cpu = Some(cpu);
+        program.test_run(options)?;
+    }
+    Ok(())
 }
 
 /// Attaches every hook that is asked for.

@@ -5,6 +5,10 @@ use procfs::{Current as _, Meminfo};
 
 use super::hierarchy::Hierarchy;
 
+/// What a workload may take whatever is available, in bytes: less than a shell does. A machine
+/// under pressure, where marking is of interest, has next to nothing available.
+const HARMLESS: u64 = 4 << 20;
+
 /// The memory there is to take from.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
@@ -36,7 +40,7 @@ impl Budget {
     /// Refuses what would endanger the machine.
     pub fn check(&self, bytes: u64) -> Result<()> {
         let most = self.most();
-        if bytes <= most {
+        if bytes <= most.max(HARMLESS) {
             return Ok(());
         }
         let share = if self.confined {
@@ -74,6 +78,13 @@ mod tests {
         assert!(loose.check(128 << 20).is_ok());
         let refused = loose.check(512 << 20).unwrap_err().to_string();
         assert!(refused.contains("no memory cgroup"), "{refused}");
+    }
+
+    #[test]
+    fn little_is_allowed_on_a_machine_under_pressure() {
+        let nothing = Budget { available: 0, confined: true };
+        assert!(nothing.check(4 << 20).is_ok());
+        assert!(nothing.check((4 << 20) + 1).is_err());
     }
 
     #[test]

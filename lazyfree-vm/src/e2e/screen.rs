@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     io::{Read as _, Write as _},
-    os::{fd::OwnedFd, unix::process::CommandExt as _},
+    os::unix::process::CommandExt as _,
     process::{Child, Stdio},
     sync::mpsc::{self, Receiver},
     thread,
@@ -12,6 +12,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::{
+    fs::{Mode, OFlags, open},
     process::{Pid, Signal, ioctl_tiocsctty, kill_process, setsid},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
     termios::{Termios, Winsize, tcgetattr, tcsetwinsize},
@@ -48,7 +49,8 @@ impl Screen {
         grantpt(&ours)?;
         unlockpt(&ours)?;
         let name = ptsname(&ours, Vec::new())?;
-        let terminal = File::options().read(true).write(true).open(name.to_str()?)?;
+        // It is to be the program's terminal, not ours.
+        let terminal = File::from(open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty())?);
         let size = Winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&terminal, size)?;
         let before = tcgetattr(&terminal)?;
@@ -64,7 +66,7 @@ impl Screen {
             });
         }
         let child = command.spawn().context("cannot start lazyfree top")?;
-        let keyboard = File::from(OwnedFd::from(ours));
+        let keyboard = File::from(ours);
         let mut reader = keyboard.try_clone()?;
         let (sender, output) = mpsc::channel();
         thread::spawn(move || {

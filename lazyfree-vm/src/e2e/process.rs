@@ -66,11 +66,6 @@ impl Running {
         Ok(Self { child, what, stdout, stderr })
     }
 
-    /// Its process id.
-    pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Sends it a signal.
     pub fn signal(&self, signal: rustix::process::Signal) -> Result<()> {
         let pid = rustix::process::Pid::from_child(&self.child);

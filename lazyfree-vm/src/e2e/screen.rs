@@ -115,8 +115,8 @@ fn shown_and_left(leave: fn(&mut Screen) -> Result<()>) -> Result<Outcome> {
     const LEAVE_ALTERNATE_SCREEN: &str = "\x1b[?1049l";
     let mut screen = Screen::start()?;
     screen.wait_for(ENTER_ALTERNATE_SCREEN)?;
-    screen.wait_for("compaction pinned")?;
-    screen.wait_for("fentry")?;
+    // The last row of the table of signals.
+    screen.wait_for("fexit:isolate_migratepages_block")?;
     leave(&mut screen)?;
     screen.wait_for(LEAVE_ALTERNATE_SCREEN)?;
     let until = Instant::now() + LIMIT;

@@ -27,6 +27,9 @@ pub struct Mark {
     /// What makes reclaim take them
     #[arg(long, value_enum, default_value_t = Trigger::None)]
     trigger: Trigger,
+    /// Bring the pages to the active list before they are marked
+    #[arg(long)]
+    active: bool,
     #[command(flatten)]
     #[serde(flatten)]
     common: Common,
@@ -49,6 +52,9 @@ impl Workload for Mark {
         let plan = Plan { pages: self.pages, redirtied: 0, pinned: 0 };
         let region = Region::of_base_pages(self.pages)?;
         region.touch();
+        if self.active {
+            region.activate()?;
+        }
         let start = session.start()?;
         mark(&region)?;
         self.trigger.pull(&region, session)?;

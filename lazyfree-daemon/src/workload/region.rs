@@ -5,7 +5,9 @@
 
 use std::{
     ffi::c_void,
+    fs::File,
     ops::Range,
+    os::unix::fs::FileExt as _,
     ptr::{self, NonNull},
 };
 
@@ -102,6 +104,25 @@ impl Region {
             // SAFETY: the page is mapped and writable, and no reference to it exists.
             unsafe { self.page(index).write_volatile(1) };
         }
+    }
+
+    /// Brings every page to the active list, where there is one: two references make a page active
+    /// (`folio_mark_accessed`, 5.10 to 7.3), and each read through `/proc/self/mem` is one
+    /// (`FOLL_TOUCH` in `follow_page_pte`).
+    pub fn activate(&self) -> Result<()> {
+        let memory = File::open("/proc/self/mem").context("cannot open /proc/self/mem")?;
+        let mut byte = [0];
+        // On an LRU list first: a page that waits to be added to one isn't moved to another.
+        drain_batches()?;
+        for _ in 0..2 {
+            for index in 0..self.pages() {
+                memory
+                    .read_exact_at(&mut byte, self.page(index) as u64)
+                    .context("cannot read /proc/self/mem")?;
+            }
+            drain_batches()?;
+        }
+        Ok(())
     }
 
     /// Gives the kernel an advice about all of it.

@@ -12,6 +12,7 @@ pub fn cases() -> Vec<Case> {
     let mut cases = Case::for_each_family("marked_under_pressure", under_pressure);
     cases.extend(Case::for_each_family("marked_in_plenty", in_plenty));
     cases.extend(Case::for_each_family("deactivated", deactivated));
+    cases.push(Case::new("deactivated_with_mglru", deactivated_with_mglru));
     cases
 }
 
@@ -51,21 +52,53 @@ fn in_plenty(family: Family) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Pages that were never on the active list aren't estimated to have been; with the
-/// multi-generational LRU there is no such list, and no number.
-fn deactivated(family: Family) -> Result<Outcome> {
-    let mask = read("/sys/kernel/mm/lru_gen/enabled").unwrap_or_default();
-    let mglru = !mask.is_empty() && !mask.ends_with('0');
-    let counted = count(family, &[], "mark --pages 4096")?;
-    let accuracy = counted.accuracy("deactivated")?;
-    if mglru {
-        ensure!(accuracy == "none", "with MGLRU the accuracy is {accuracy}{}", counted.text());
-        ensure!(counted.pages("deactivated").is_err(), "a number for nothing{}", counted.text());
-    } else {
-        ensure!(accuracy == "estimate", "the accuracy is {accuracy}{}", counted.text());
-        // A page is faulted in on the inactive list, and nothing promotes it before it is marked.
-        let pages = counted.pages("deactivated")?;
-        ensure!(pages == 0, "{pages} pages of fresh memory were active{}", counted.text());
+/// The LRU as it was, again.
+struct Lru(Option<String>);
+
+impl Lru {
+    const SWITCH: &str = "/sys/kernel/mm/lru_gen/enabled";
+
+    /// Turns the multi-generational LRU off, where there is one.
+    fn classic() -> Result<Self> {
+        let Ok(before) = read(Self::SWITCH) else { return Ok(Self(None)) };
+        fs::write(Self::SWITCH, "n").context(Self::SWITCH)?;
+        Ok(Self(Some(before)))
     }
+}
+
+impl Drop for Lru {
+    fn drop(&mut self) {
+        if let Self(Some(before)) = self {
+            let _as_it_was = fs::write(Self::SWITCH, before);
+        }
+    }
+}
+
+/// On the classic LRU all or none of the pages were active, and the estimate says so.
+fn deactivated(family: Family) -> Result<Outcome> {
+    let _restored = Lru::classic()?;
+    for (workload, pages) in [("mark --pages 4096", 0), ("mark --pages 4096 --active", 4096)] {
+        let counted = count(family, &[], workload)?;
+        counted.is("marked", 4096)?;
+        let (found, accuracy) = (counted.pages("deactivated")?, counted.accuracy("deactivated")?);
+        ensure!(
+            (found, accuracy) == (pages, "estimate"),
+            "{workload}: {pages} should be estimated, {found} is {accuracy}{}",
+            counted.text()
+        );
+    }
+    Ok(Outcome::Passed)
+}
+
+/// The multi-generational LRU has no active list: there is no number, and a reason.
+fn deactivated_with_mglru() -> Result<Outcome> {
+    let mask = read(Lru::SWITCH).unwrap_or_default();
+    if mask.is_empty() || mask.ends_with("0000") {
+        return Ok(Outcome::Skipped("this kernel starts with the classic LRU".to_owned()));
+    }
+    let counted = count(Family::Fentry, &[], "mark --pages 1024")?;
+    let accuracy = counted.accuracy("deactivated")?;
+    ensure!(accuracy == "none", "the accuracy is {accuracy}{}", counted.text());
+    ensure!(counted.pages("deactivated").is_err(), "a number for nothing{}", counted.text());
     Ok(Outcome::Passed)
 }

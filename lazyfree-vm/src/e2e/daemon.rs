@@ -14,15 +14,20 @@ use serde_json::Value;
 
 use super::{
     Case, Family, Outcome, bpf,
-    process::{Running, lazyfree, run, succeed, wait_until},
-    stat::Counted,
+    process::{Running, lazyfree, read, run, succeed, wait_until},
+    stat::{count, expected},
 };
 
 pub fn cases() -> Vec<Case> {
     let mut cases = Case::for_each_family("metrics", metrics);
     cases.extend(Case::for_each_family("two_daemons", two_daemons));
-    cases.push(Case::new("sigterm_leaves_nothing", || leaves_nothing(Signal::TERM)));
-    cases.push(Case::new("sigkill_leaves_nothing", || leaves_nothing(Signal::KILL)));
+    let leaves = [
+        ("sigterm", (|family| leaves_nothing(family, Signal::TERM)) as fn(Family) -> _),
+        ("sigkill", |family| leaves_nothing(family, Signal::KILL)),
+    ];
+    for (signal, leaves_nothing) in leaves {
+        cases.extend(Case::for_each_family(&format!("{signal}_leaves_nothing"), leaves_nothing));
+    }
     cases.push(Case::new("a_taken_place_is_an_error", taken));
     cases
 }
@@ -108,7 +113,7 @@ fn metrics(family: Family) -> Result<Outcome> {
 
 /// Each expected number of a workload has come to /metrics since `before`.
 fn counted_since(daemon: &Daemon, before: &Scrape, report: &Value) -> Result<()> {
-    let expected = Counted::new(Value::Null, report.clone()).expected("expected")?;
+    let expected = expected(report, "expected")?;
     ensure!(!expected.is_empty(), "nothing is expected: {report}");
     let page = report.get("page_size").and_then(Value::as_f64).context("no page size")?;
     let mut found = String::new();
@@ -139,7 +144,7 @@ fn counted_since(daemon: &Daemon, before: &Scrape, report: &Value) -> Result<()>
 fn two_daemons(family: Family) -> Result<Outcome> {
     let daemons = [Daemon::start(family, 19751)?, Daemon::start(family, 19752)?];
     let before = [daemons[0].scrape()?, daemons[1].scrape()?];
-    let counted = super::stat::count(family, &[], "redirty --pages 2048")?;
+    let counted = count(family, &[], "redirty --pages 2048")?;
     counted.is_sound()?;
     for (signal, pages) in counted.expected("expected")? {
         counted.is(&signal, pages)?;
@@ -163,15 +168,21 @@ fn ended(daemon: Daemon, signal: Signal) -> Result<()> {
 }
 
 /// The kernel holds the same programs and maps as before the daemon.
-fn leaves_nothing(signal: Signal) -> Result<Outcome> {
+fn leaves_nothing(family: Family, signal: Signal) -> Result<Outcome> {
+    const KPROBES: &str = "/sys/kernel/debug/kprobes/list";
     let before = bpf::held()?;
-    let daemon = Daemon::start(Family::Fentry, 19753)?;
+    let daemon = Daemon::start(family, 19753)?;
     let during = bpf::held()?;
     ensure!(during.0.len() >= before.0.len() + 6, "no programs: {before:?} {during:?}");
     ensure!(during.1.len() >= before.1.len() + 5, "no maps: {before:?} {during:?}");
+    let kprobes = read(KPROBES)?.contains("madvise_free_pte_range");
+    ensure!(kprobes == (family == Family::Kprobe), "kprobes: {}", read(KPROBES)?);
     ended(daemon, signal)?;
     // Programs and maps are freed after a grace period of RCU.
     wait_until("programs and maps are gone", || bpf::held().is_ok_and(|after| after == before))?;
+    wait_until("kprobes are gone", || {
+        read(KPROBES).is_ok_and(|list| !list.contains("madvise_free_pte_range"))
+    })?;
     Ok(Outcome::Passed)
 }
 

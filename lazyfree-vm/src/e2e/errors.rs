@@ -19,6 +19,7 @@ pub fn cases() -> Vec<Case> {
         Case::new("stat_prints_one_document", one_document),
         Case::new("stat_leaves_stdout_alone", stdout_alone),
         Case::new("bad_arguments", bad_arguments),
+        Case::new("top_without_a_terminal", top_without_a_terminal),
     ]
 }
 
@@ -97,5 +98,10 @@ fn bad_arguments() -> Result<Outcome> {
     ] {
         fails(&run(&mut lazyfree(arguments))?, &[word])?;
     }
+    Ok(Outcome::Passed)
+}
+
+fn top_without_a_terminal() -> Result<Outcome> {
+    fails(&run(&mut lazyfree(["top", "--local"]))?, &["terminal", "lazyfree stat"])?;
     Ok(Outcome::Passed)
 }

@@ -7,14 +7,40 @@ use serde_json::Value;
 
 use super::{
     Family,
-    process::{lazyfree, run},
+    process::{lazyfree, read, run},
 };
 
 /// What one run of `lazyfree stat` counted while a workload ran, with the workload's own report.
 pub struct Counted {
     stat: Value,
+    /// What the kernel counted meanwhile, by our own reading of `/proc/vmstat`.
+    kernel: Vmstat,
     /// The workload's report.
     pub workload: Value,
+}
+
+/// `pglazyfree` and `pglazyfreed`, which nothing but MADV_FREE moves.
+#[derive(Clone, Copy)]
+pub struct Vmstat {
+    marked: i64,
+    freed: i64,
+}
+
+impl Vmstat {
+    /// Reads them.
+    pub fn read() -> Result<Self> {
+        let text = read("/proc/vmstat")?;
+        let counter = |name: &str| {
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            anyhow::Ok(value.with_context(|| format!("no {name} in /proc/vmstat"))?.parse()?)
+        };
+        Ok(Self { marked: counter("pglazyfree")?, freed: counter("pglazyfreed")? })
+    }
+
+    /// What they moved by since `earlier`.
+    pub fn since(self, earlier: Self) -> Self {
+        Self { marked: self.marked - earlier.marked, freed: self.freed - earlier.freed }
+    }
 }
 
 /// Counts a workload.
@@ -22,21 +48,32 @@ pub fn count(family: Family, options: &[&str], workload: &str) -> Result<Counted
     let report = "/tmp/e2e-stat.json";
     let mut command = lazyfree(["stat", "--json", "--probes", family.name(), "-o", report]);
     command.args(options).args(["--", "lazyfree", "workload"]).args(workload.split(' '));
+    let before = Vmstat::read()?;
     let finished = run(&mut command)?;
+    let kernel = Vmstat::read()?.since(before);
     let printed = format!("{}{}", finished.stdout, finished.stderr);
     ensure!(finished.status.success(), "{workload}: {}: {printed}", finished.status);
     let stat = fs::read_to_string(report).context("no report")?;
     Ok(Counted {
+        kernel,
         stat: serde_json::from_str(&stat).with_context(|| format!("bad report: {stat}"))?,
         workload: serde_json::from_str(&finished.stdout)
             .with_context(|| format!("the workload printed no JSON: {printed}"))?,
     })
 }
 
+/// What a workload's report says it did, as pages by signal.
+pub fn expected(report: &Value, kind: &str) -> Result<BTreeMap<String, i64>> {
+    match report.get(kind) {
+        None => Ok(BTreeMap::new()),
+        Some(map) => serde_json::from_value(map.clone()).context("the workload's report"),
+    }
+}
+
 impl Counted {
     /// For a report that is not of a single workload.
-    pub fn new(stat: Value, workload: Value) -> Self {
-        Self { stat, workload }
+    pub fn new(stat: Value, kernel: Vmstat) -> Self {
+        Self { stat, kernel, workload: Value::Null }
     }
 
     /// A number in the report, by its path.
@@ -68,10 +105,7 @@ impl Counted {
 
     /// What the workload says it did, as pages by signal.
     pub fn expected(&self, kind: &str) -> Result<BTreeMap<String, i64>> {
-        match self.workload.get(kind) {
-            None => Ok(BTreeMap::new()),
-            Some(map) => serde_json::from_value(map.clone()).context("the workload's report"),
-        }
+        expected(&self.workload, kind)
     }
 
     /// A signal has to have this number, and to be sure of it.
@@ -103,13 +137,14 @@ impl Counted {
 
     /// The numbers agree with the kernel's and with each other.
     pub fn reconciles(&self) -> Result<()> {
-        for (signal, counter) in [
-            ("marked", "pglazyfree"),
-            ("hit", "pglazyfreed"),
-            ("compaction_scanned", "compact_migrate_scanned"),
+        let scanned = self.number("/vmstat/compact_migrate_scanned")?;
+        for (signal, kernel) in [
+            ("marked", self.kernel.marked),
+            ("hit", self.kernel.freed),
+            ("compaction_scanned", scanned),
         ] {
-            let (ours, kernel) = (self.pages(signal)?, self.number(&format!("/vmstat/{counter}"))?);
-            ensure!(ours == kernel, "{signal} {ours}, {counter} {kernel}{}", self.text());
+            let ours = self.pages(signal)?;
+            ensure!(ours == kernel, "{signal} {ours}, the kernel's {kernel}{}", self.text());
         }
         for signal in ["marked", "hit"] {
             let residual = self.number(&format!("/residual/{signal}"))?;

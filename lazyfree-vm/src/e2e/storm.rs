@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::{
     Case, Family, Outcome,
     process::{Running, lazyfree, read, wait_until},
-    stat::Counted,
+    stat::{Counted, Vmstat},
 };
 
 pub fn cases() -> Vec<Case> {
@@ -52,7 +52,7 @@ fn counting(family: Family, report: &str) -> Result<Running> {
     Ok(running)
 }
 
-fn counted(running: Running, report: &str) -> Result<Counted> {
+fn counted(running: Running, report: &str, before: Vmstat) -> Result<Counted> {
     // LRU batches that still hold pages are accounted for in the residual, but not in vmstat:
     // compaction begins with draining them on all CPUs.
     fs::write("/proc/sys/vm/compact_memory", "1").context("compact_memory")?;
@@ -60,7 +60,7 @@ fn counted(running: Running, report: &str) -> Result<Counted> {
     let finished = running.finish()?;
     ensure!(finished.status.success(), "{}: {}", finished.status, finished.stderr);
     let report = fs::read_to_string(report)?;
-    Ok(Counted::new(serde_json::from_str(&report)?, Value::Null))
+    Ok(Counted::new(serde_json::from_str(&report)?, Vmstat::read()?.since(before)))
 }
 
 /// Totals that telescope are exact whatever happens. Those that add up calls are exact, or don't
@@ -90,6 +90,7 @@ fn totals_hold(counted: &Counted) -> Result<()> {
 
 fn storm(family: Family) -> Result<Outcome> {
     let report = "/tmp/e2e-storm.json";
+    let before = Vmstat::read()?;
     let counting = counting(family, report)?;
     let mut running = Vec::new();
     for workload in WORKLOADS {
@@ -110,7 +111,7 @@ fn storm(family: Family) -> Result<Outcome> {
     for process in running {
         process.finish()?;
     }
-    let counted = counted(counting, report)?;
+    let counted = counted(counting, report, before)?;
     totals_hold(&counted)?;
     for (signal, least) in [("marked", 20_000), ("hit", 10_000), ("compaction_scanned", 1)] {
         let pages = counted.pages(signal)?;
@@ -171,18 +172,19 @@ impl Drop for Hog {
 /// Memory of the whole guest runs short: kswapd and direct reclaimers take the marked pages.
 fn global_pressure(family: Family) -> Result<Outcome> {
     let report = "/tmp/e2e-pressure.json";
+    let before = Vmstat::read()?;
     let counting = counting(family, report)?;
-    let before = (vmstat("pglazyfree")?, vmstat("pglazyfreed")?);
-    let since = |counter, before| vmstat(counter).map_or(0, |now| now.saturating_sub(before));
+    let start = (vmstat("pglazyfree")?, vmstat("pglazyfreed")?);
+    let since = |counter, start| vmstat(counter).map_or(0, |now| now.saturating_sub(start));
     let marker =
         Running::start(&mut lazyfree(["workload", "mark", "--pages", "32768", "--hold", "600"]))?;
-    wait_until("the pages are marked", || since("pglazyfree", before.0) >= 32768)?;
+    wait_until("the pages are marked", || since("pglazyfree", start.0) >= 32768)?;
     let hog = Hog::start()?;
-    wait_until("reclaim takes the marked pages", || since("pglazyfreed", before.1) >= 16384)?;
+    wait_until("reclaim takes the marked pages", || since("pglazyfreed", start.1) >= 16384)?;
     drop(hog);
     marker.signal(Signal::TERM)?;
     marker.finish()?;
-    let counted = counted(counting, report)?;
+    let counted = counted(counting, report, before)?;
     totals_hold(&counted)?;
     let by = |reclaimer| counted.pages_by("hit", reclaimer);
     let (kswapd, direct) = (by("kswapd")?, by("direct")?);

@@ -164,8 +164,22 @@ fn in_guest(cache: &Cache, kernel: &Kernel, guest: Guest, binaries: &Binaries) -
         limit: Some(GUEST_LIMIT),
     };
     let machine = Machine::default();
-    let log = Log::default();
-    let status = guest::run(cache, kernel, &machine, &job, binaries, log.clone(), io::stderr());
+    let boot = || {
+        let log = Log::default();
+        let errors = io::stderr();
+        (guest::run(cache, kernel, &machine, &job, binaries, log.clone(), errors), log)
+    };
+    let (mut status, mut log) = boot();
+    // qemu runs the guest's processors in threads of its own, and a kernel that rewrites its code
+    // while it boots now and then runs into its own breakpoint (`Oops: int3`). Once a test has
+    // begun, a guest that dies is a failure.
+    if let Err(error) = &status
+        && !error.is::<Interrupted>()
+        && log.text().is_empty()
+    {
+        eprintln!("xtask: the guest died before the first test; booting it again: {error:#}");
+        (status, log) = boot();
+    }
     let mut results = Tally::of_end_to_end(&log.text());
     match status {
         Ok(0) if results.failed == 0 => {}

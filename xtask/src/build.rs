@@ -38,6 +38,9 @@ pub fn release(cache: &Cache) -> Result<Binaries> {
         .args(["--package", "lazyfree-daemon", "--package", "lazyfree-vm"])
         .arg("--message-format=json-render-diagnostics")
         .env("RUSTFLAGS", static_flags());
+    if let Some(revision) = revision() {
+        build.env("LAZYFREE_REVISION", revision);
+    }
     with_ebpf(&mut build, &ebpf)?;
     let messages = step::run_for_output("building lazyfree", build)?;
     let messages = String::from_utf8(messages).context("what cargo says is not UTF-8")?;
@@ -50,6 +53,14 @@ pub fn release(cache: &Cache) -> Result<Binaries> {
         init: find("init")?,
         end_to_end: find("lazyfree-e2e")?,
     })
+}
+
+/// The commit that is built, for `lazyfree_build_info`; none outside of a git checkout.
+fn revision() -> Option<String> {
+    let mut git = Command::new("git");
+    git.args(["describe", "--always", "--dirty", "--abbrev=12"]).current_dir(workspace());
+    let text = step::ask(git).ok()?;
+    Some(text.trim().to_owned()).filter(|revision| !revision.is_empty())
 }
 
 /// Cargo, the one that runs us, for the whole workspace wherever we were called.

@@ -46,8 +46,9 @@ async fn serve(args: &RunArgs) -> anyhow::Result<()> {
     let metrics = http::bind(args.listen).await?;
     let server = Server::bind(&args.socket).await?;
 
-    host::protect();
     let mut live = Live::open(LiveOptions { probes: args.probes.into(), interval: args.interval })?;
+    // Not before: what start-up needed could not be given back once it is locked.
+    host::protect();
     let session = live.session();
     let Some(first) = live.next().await? else { return Ok(()) };
     tracing::info!(

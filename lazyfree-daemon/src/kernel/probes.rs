@@ -8,6 +8,7 @@ use aya::{
     programs::{
         KProbeError, Program, ProgramError, RawTracePoint, RawTracePointRunOptions, TestRun as _,
     },
+    sys::SyscallError,
     util::online_cpus,
 };
 use aya_log::EbpfLogger;
@@ -377,6 +378,13 @@ fn refusal(error: &ProgramError) -> String {
         {
             "this kernel has no kprobe events; it would have to be built with \
              CONFIG_KPROBE_EVENTS=y"
+                .to_owned()
+        }
+        ProgramError::SyscallError(SyscallError { call: "perf_event_open", io_error })
+            if io_error.kind() == std::io::ErrorKind::PermissionDenied =>
+        {
+            "perf_event_open is refused (Permission denied): set kernel.perf_event_paranoid to 2 or \
+             less, or run as root"
                 .to_owned()
         }
         ProgramError::LoadError { io_error, verifier_log }

@@ -6,10 +6,10 @@ use aya::{
     programs::{RawTracePoint, RawTracePointRunOptions, TestRun as _},
 };
 use lazyfree_common::{
-    Family, Reclaimer,
+    Counter, Family, Reclaimer,
     call::{CompactionCall, MadviseCall, ReclaimCall},
     control::{Control, MAX_PEEKS},
-    counter::PerFamily,
+    counter::{PerFamily, PerReclaimer},
     duration::Histogram,
     event::ReclaimFailure,
     percpu::{PerCpu, WORDS},
@@ -38,8 +38,8 @@ pub struct Counts {
     control: Array<MapData, [u64; size_of::<Control>() / 8]>,
     peeks: Array<MapData, u64>,
     settings: Control,
-    /// Address of the number of folios in each CPU's lazyfree batch.
-    batches: Vec<u64>,
+    /// Addresses of what the telescoping sums are made of, [`LIVE_WORDS`] for each CPU.
+    live: Vec<u64>,
     programs: Vec<AttachedProgram>,
     readings: u32,
     /// Calls given up, by [`Family`].
@@ -75,7 +75,7 @@ impl Counts {
             control: take(bpf, "CONTROL")?,
             peeks: take(bpf, "PEEKS")?,
             settings: Control::default(),
-            batches: Vec::new(),
+            live: Vec::new(),
             programs: Vec::new(),
             readings: 0,
             given_up: [0; Family::COUNT],
@@ -90,15 +90,18 @@ impl Counts {
             self.settings.vmemmap = words[0];
             self.apply();
         }
-        if resolved.marks.is_err() {
+        if resolved.marks.is_err() || resolved.hits.is_err() {
             return;
         }
         let layout = &resolved.layout;
         let Ok(cpus) = aya::util::nr_cpus() else { return };
         let offsets: Vec<_> = (0..cpus as u64).map(|cpu| layout.per_cpu_offset + cpu * 8).collect();
         if let Some(offsets) = self.peek(peek, &offsets) {
-            self.batches =
-                offsets.iter().map(|offset| layout.lazyfree_batch.wrapping_add(*offset)).collect();
+            let event = |index: u32| layout.vm_event_states.wrapping_add(u64::from(index) * 8);
+            let words: [u64; LIVE_WORDS] =
+                [event(layout.pglazyfree), event(layout.pglazyfreed), layout.lazyfree_batch];
+            let of_cpu = |offset: &u64| words.map(|word| word.wrapping_add(*offset));
+            self.live = offsets.iter().flat_map(of_cpu).collect();
         }
     }
 
@@ -131,8 +134,14 @@ impl Counts {
     pub fn read(&mut self, peek: Option<&RawTracePoint>) -> Result<Reading, MapError> {
         let mut counters = Counters::default();
         let mut durations = [Histogram { sum_ns: 0, buckets: [0; _] }; Family::COUNT];
-        for words in self.per_cpu.get(&0, 0)?.iter() {
-            let cpu: PerCpu = bytemuck::must_cast(*words);
+        let mut cpus: Vec<PerCpu> =
+            self.per_cpu.get(&0, 0)?.iter().map(|words| bytemuck::must_cast(*words)).collect();
+        // After the credits, so that the kernel's counters are not behind them.
+        let live = self.live(peek);
+        for (cpu, live) in cpus.iter_mut().zip(live.as_deref().unwrap_or_default()) {
+            settle(cpu, *live);
+        }
+        for cpu in &cpus {
             counters.add(&cpu.counters);
             for (into, from) in durations.iter_mut().zip(&cpu.durations) {
                 into.merge(from);
@@ -156,22 +165,22 @@ impl Counts {
             in_flight: in_flight.collect(),
             durations: durations.iter().map(Durations::from).collect(),
             hooks: self.programs.iter().map(hook_sample).collect(),
-            lru_batch_pending: self.pending(peek),
+            lru_batch_pending: live.map(|live| live.iter().map(|live| live.batched).sum()),
             failures: self.failures(),
             counters,
         })
     }
 
-    /// Folios in the CPUs' lazyfree batches.
-    fn pending(&mut self, peek: Option<&RawTracePoint>) -> Option<u64> {
-        if self.batches.is_empty() {
+    /// What the telescoping sums are made of, on each CPU.
+    fn live(&mut self, peek: Option<&RawTracePoint>) -> Option<Vec<Live>> {
+        if self.live.is_empty() {
             return None;
         }
-        let batches = std::mem::take(&mut self.batches);
-        let words = self.peek(peek, &batches);
-        self.batches = batches;
-        // The number is one byte, the first of the word.
-        Some(words?.iter().map(|word| word & 0xff).sum())
+        let addresses = std::mem::take(&mut self.live);
+        let words = self.peek(peek, &addresses);
+        self.live = addresses;
+        let cpus = words?.chunks_exact(LIVE_WORDS).map(Live::from_words).collect();
+        Some(cpus)
     }
 
     /// The words at kernel addresses; what can't be read is 0.
@@ -217,6 +226,44 @@ impl Counts {
         self.given_up[Family::Madvise as usize] += sweep(&mut self.madvise_calls, now);
         self.given_up[Family::Reclaim as usize] += sweep(&mut self.reclaim_calls, now);
         self.given_up[Family::Compaction as usize] += sweep(&mut self.compaction_calls, now);
+    }
+}
+
+/// Words that the telescoping sums of a CPU are made of.
+const LIVE_WORDS: usize = 3;
+
+/// What the telescoping sums of a CPU are made of, read from kernel memory.
+#[derive(Clone, Copy, Debug)]
+struct Live {
+    /// PGLAZYFREE.
+    marked: u64,
+    /// PGLAZYFREED.
+    freed: u64,
+    /// Folios in the lazyfree batch.
+    batched: u64,
+}
+
+impl Live {
+    fn from_words(words: &[u64]) -> Self {
+        // The number of folios is one byte, the first of its word.
+        Self { marked: words[0], freed: words[1], batched: words[2] & 0xff }
+    }
+}
+
+/// Credits what a CPU's sums moved by since the last probe there. A task that has left the CPU in
+/// the middle of a call is credited on the one where it returns; what it did here would wait for
+/// the next probe, which may be long in coming.
+fn settle(cpu: &mut PerCpu, live: Live) {
+    let PerCpu { counters, marked, hit, hit_owner, .. } = cpu;
+    let hits = PerReclaimer::Hit as usize + (*hit_owner as usize).min(Reclaimer::COUNT - 1);
+    for (telescope, slot, now) in [
+        (marked, Counter::MarkedPages as usize, live.marked + live.batched),
+        (hit, hits, live.freed),
+    ] {
+        if telescope.primed != 0 {
+            let moved = now.wrapping_sub(telescope.last);
+            counters[slot] = counters[slot].wrapping_add(moved);
+        }
     }
 }
 
@@ -267,4 +314,34 @@ fn failure(event: &ReclaimFailure) -> Failure {
 pub fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use bytemuck::Zeroable as _;
+    use lazyfree_common::percpu::Telescope;
+
+    use super::*;
+
+    #[test]
+    fn what_a_task_did_before_it_left_the_cpu_is_credited_to_who_was_there() {
+        let mut cpu = PerCpu {
+            marked: Telescope { last: 100, primed: 1 },
+            hit: Telescope { last: 50, primed: 1 },
+            hit_owner: Reclaimer::Direct as u64,
+            ..PerCpu::zeroed()
+        };
+        cpu.counters[Counter::MarkedPages as usize] = 7;
+        settle(&mut cpu, Live { marked: 110, freed: 75, batched: 3 });
+        assert_eq!(cpu.counters[Counter::MarkedPages as usize], 7 + 13);
+        assert_eq!(cpu.counters[Counter::HitDirect as usize], 25);
+        assert_eq!(cpu.counters.iter().sum::<u64>(), 7 + 13 + 25);
+    }
+
+    #[test]
+    fn a_cpu_without_a_first_reading_has_nothing_to_credit() {
+        let mut cpu = PerCpu::zeroed();
+        settle(&mut cpu, Live { marked: 110, freed: 75, batched: 3 });
+        assert_eq!(cpu, PerCpu::zeroed());
+    }
 }

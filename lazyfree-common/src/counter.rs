@@ -129,8 +129,8 @@ slots! {
         /// Pages in batches whose failures could not be told apart one by one; they are in
         /// `Redirtied*` and `Pinned*`, but the split between the two is a guess.
         UnresolvedPages,
-        /// Folios of a returned batch that were not looked at, since it was too long.
-        UnwalkedFolios,
+        /// Returned batches that were not looked at to their end, since they were too long.
+        UnwalkedBatches,
         /// Pages that compaction's migration scanner stepped over or looked at.
         CompactionScannedPages,
         /// Pages that it isolated.

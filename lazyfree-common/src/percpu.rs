@@ -31,7 +31,7 @@ pub struct Left {
     pub dirty: u64,
     /// The same, and clean.
     pub clean: u64,
-    /// Folios that were not looked at.
+    /// 1 if not all of it was looked at.
     pub unwalked: u64,
 }
 

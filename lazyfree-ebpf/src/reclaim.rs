@@ -72,7 +72,7 @@ pub fn returned() {
     look_at_the_rest(&call, failed, &mut cpu.left);
     let left = cpu.left;
     if left.unwalked > 0 {
-        cpu.counters[Counter::UnwalkedFolios as usize] += left.unwalked;
+        cpu.counters[Counter::UnwalkedBatches as usize] += left.unwalked;
     }
     let (redirtied, pinned_again) = tell_apart(cpu, failed, &left);
     let pinned = left.pinned + pinned_again;

@@ -318,7 +318,7 @@ fn unseen(signal: Signal) -> &'static [(Counter, &'static str)] {
     );
     // The probe adds one for each such batch: it can't know how many folios it left out.
     const REST: (Counter, &str) =
-        (Counter::UnwalkedFolios, "batches were too long to be looked at to their end");
+        (Counter::UnwalkedBatches, "batches were too long to be looked at to their end");
     const RANGE: (Counter, &str) =
         (Counter::CompactionUnwalkedPages, "pages of scanned ranges were not looked at");
     match signal {

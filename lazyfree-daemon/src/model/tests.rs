@@ -240,7 +240,7 @@ fn what_was_lost_takes_the_word_exact_away_where_it_is_missing() {
         (of_family(PerFamily::EntriesLost, FamilyName::Reclaim), OF_RECLAIM),
         (of_family(PerFamily::MapFull, FamilyName::Compaction), OF_COMPACTION),
         (Counter::UnresolvedPages, &[Signal::Redirtied, Signal::ReclaimPinned]),
-        (Counter::UnwalkedFolios, &[Signal::Attempts, Signal::ReclaimPinned, Signal::Kept]),
+        (Counter::UnwalkedBatches, &[Signal::Attempts, Signal::ReclaimPinned, Signal::Kept]),
         (Counter::CompactionUnwalkedPages, &[Signal::CompactionPinned]),
         // An event is an example; the counts don't come from it.
         (Counter::EventsDropped, &[]),
@@ -322,7 +322,7 @@ fn every_loss_is_named() {
     host.advance(1);
     host.count(Counter::ReclaimReturnsLost, 2);
     host.count(Counter::ReclaimMapFull, 1);
-    host.count(Counter::UnwalkedFolios, 4);
+    host.count(Counter::UnwalkedBatches, 4);
     for hook in &mut host.sample.hooks {
         hook.misses = Some(6);
     }

@@ -48,7 +48,9 @@ pub fn own_use() -> (f64, u64) {
 /// Keeps the daemon in memory and away from the OOM killer. Each step may be refused, which the
 /// daemon survives.
 pub fn protect() {
-    if let Err(error) = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE) {
+    // On fault: to lock all that is mapped would bring back what start-up used and gave back.
+    let all = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
+    if let Err(error) = mlockall(all) {
         tracing::info!("cannot lock memory: {error}");
     }
     if let Err(error) = fs::write("/proc/self/oom_score_adj", "-500") {

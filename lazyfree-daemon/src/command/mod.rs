@@ -15,6 +15,7 @@ use tokio::{
 use crate::{
     kernel::{Family, Options},
     model::{Model, Snapshot},
+    sample::Sample,
     source::Source,
 };
 
@@ -41,12 +42,17 @@ impl From<ProbeArgs> for Options {
 /// The newest snapshot; `None` before the first sample.
 pub type Latest = watch::Sender<Option<Arc<Snapshot>>>;
 
-/// Turns samples into snapshots until there are no more.
-async fn pump(mut source: impl Source, latest: &Latest) -> anyhow::Result<()> {
-    let Some(first) = source.next().await? else { return Ok(()) };
+/// Turns samples into snapshots until there are no more, and passes each sample on.
+async fn pump(
+    mut source: impl Source,
+    first: Sample,
+    latest: &Latest,
+    mut pass_on: impl FnMut(&Sample) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let mut model = Model::new(source.session(), first.clone());
     let mut sample = first;
     loop {
+        pass_on(&sample)?;
         latest.send_replace(Some(Arc::new(model.advance(sample))));
         let Some(next) = source.next().await? else { return Ok(()) };
         sample = next;

@@ -1,15 +1,14 @@
 //! `lazyfree run`: the daemon.
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::Args;
 use tokio::sync::{broadcast, watch};
 
-use super::{ProbeArgs, asked_to_end, runtime};
+use super::{ProbeArgs, asked_to_end, pump, runtime};
 use crate::{
     export::http,
     host,
-    model::Model,
     source::{
         Live, LiveOptions, Source as _,
         socket::{self, Server},
@@ -63,19 +62,13 @@ async fn serve(args: &RunArgs) -> anyhow::Result<()> {
     let (lines, _) = broadcast::channel(socket::BACKLOG);
     // A reader starts from the daemon's first sample, so that its totals are the daemon's.
     let greeting = format!("{}{}", socket::line(&*session)?, socket::line(&first)?);
-    let sampling = async {
-        let mut model = Model::new(session, first.clone());
-        let mut sample = first;
-        loop {
-            if lines.receiver_count() > 0 {
-                // Fails only if the last reader has gone meanwhile.
-                let _unread = lines.send(socket::line(&sample)?);
-            }
-            latest.send_replace(Some(Arc::new(model.advance(sample))));
-            let Some(next) = live.next().await? else { return Ok(()) };
-            sample = next;
+    let sampling = pump(live, first, &latest, |sample| {
+        if lines.receiver_count() > 0 {
+            // Fails only if the last reader has gone meanwhile.
+            let _unread = lines.send(socket::line(sample)?);
         }
-    };
+        Ok(())
+    });
     tokio::select! {
         result = sampling => result,
         () = metrics.serve(snapshots, std::future::pending()) => Ok(()),

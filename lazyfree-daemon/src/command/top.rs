@@ -51,12 +51,14 @@ async fn show(args: &TopArgs) -> anyhow::Result<()> {
     }
 }
 
-async fn watch_source(source: impl Source, args: &TopArgs) -> anyhow::Result<()> {
+async fn watch_source(mut source: impl Source, args: &TopArgs) -> anyhow::Result<()> {
     let (latest, snapshots) = watch::channel(None);
     let from_env = tui::Options::from_env(|name| std::env::var(name).ok());
     let options = tui::Options { ascii: args.ascii || from_env.ascii, ..from_env };
     let pumping = async {
-        pump(source, &latest).await?;
+        if let Some(first) = source.next().await? {
+            pump(source, first, &latest, |_sample| Ok(())).await?;
+        }
         // The daemon has gone: without a sender the screen says that this is the end.
         drop(latest);
         std::future::pending().await

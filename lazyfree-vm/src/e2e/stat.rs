@@ -22,8 +22,10 @@ pub struct Counted {
 /// `pglazyfree` and `pglazyfreed`, which nothing but MADV_FREE moves.
 #[derive(Clone, Copy)]
 pub struct Vmstat {
-    marked: i64,
-    freed: i64,
+    /// `pglazyfree`.
+    pub marked: i64,
+    /// `pglazyfreed`.
+    pub freed: i64,
 }
 
 impl Vmstat {

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{
     Case, Family, Outcome,
-    process::{Running, lazyfree, read, wait_until},
+    process::{Running, lazyfree, wait_until},
     stat::{Counted, Vmstat},
 };
 
@@ -135,13 +135,6 @@ fn move_workers(cpu: usize) -> Result<()> {
     Ok(())
 }
 
-/// A counter of the kernel's.
-fn vmstat(name: &str) -> Result<u64> {
-    let text = read("/proc/vmstat")?;
-    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    Ok(value.with_context(|| format!("no {name} in /proc/vmstat"))?.parse()?)
-}
-
 /// A file in memory that grows until this is dropped; without swap it can't be reclaimed.
 struct Hog {
     writer: Running,
@@ -174,13 +167,13 @@ fn global_pressure(family: Family) -> Result<Outcome> {
     let report = "/tmp/e2e-pressure.json";
     let before = Vmstat::read()?;
     let counting = counting(family, report)?;
-    let start = (vmstat("pglazyfree")?, vmstat("pglazyfreed")?);
-    let since = |counter, start| vmstat(counter).map_or(0, |now| now.saturating_sub(start));
+    let start = Vmstat::read()?;
+    let moved = || Vmstat::read().map(|now| now.since(start));
     let marker =
         Running::start(&mut lazyfree(["workload", "mark", "--pages", "32768", "--hold", "600"]))?;
-    wait_until("the pages are marked", || since("pglazyfree", start.0) >= 32768)?;
+    wait_until("the pages are marked", || moved().is_ok_and(|by| by.marked >= 32768))?;
     let hog = Hog::start()?;
-    wait_until("reclaim takes the marked pages", || since("pglazyfreed", start.1) >= 16384)?;
+    wait_until("reclaim takes the marked pages", || moved().is_ok_and(|by| by.freed >= 16384))?;
     drop(hog);
     marker.signal(Signal::TERM)?;
     marker.finish()?;

@@ -225,7 +225,7 @@ impl Counts {
         let now = monotonic_ns();
         self.given_up[Family::Madvise as usize] += sweep(&mut self.madvise_calls, now);
         self.given_up[Family::Reclaim as usize] += sweep(&mut self.reclaim_calls, now);
-        self.given_up[Family::Compaction as usize] += sweep(&mut self.compaction_calls, now);
+        self.given_up[Family::Isolate as usize] += sweep(&mut self.compaction_calls, now);
     }
 }
 
@@ -255,7 +255,8 @@ impl Live {
 /// the next probe, which may be long in coming.
 fn settle(cpu: &mut PerCpu, live: Live) {
     let PerCpu { counters, marked, hit, hit_owner, .. } = cpu;
-    let hits = PerReclaimer::Hit as usize + (*hit_owner as usize).min(Reclaimer::COUNT - 1);
+    let owner = Reclaimer::ALL[(*hit_owner as usize).min(Reclaimer::COUNT - 1)];
+    let hits = PerReclaimer::Hit.slot(owner);
     for (telescope, slot, now) in [
         (marked, Counter::MarkedPages as usize, live.marked + live.batched),
         (hit, hits, live.freed),
@@ -334,7 +335,7 @@ mod tests {
         cpu.counters[Counter::MarkedPages as usize] = 7;
         settle(&mut cpu, Live { marked: 110, freed: 75, batched: 3 });
         assert_eq!(cpu.counters[Counter::MarkedPages as usize], 7 + 13);
-        assert_eq!(cpu.counters[Counter::HitDirect as usize], 25);
+        assert_eq!(cpu.counters[PerReclaimer::Hit.slot(Reclaimer::Direct)], 25);
         assert_eq!(cpu.counters.iter().sum::<u64>(), 7 + 13 + 25);
     }
 

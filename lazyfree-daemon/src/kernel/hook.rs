@@ -41,7 +41,7 @@ impl Hook {
         match self {
             Hook::Madvise => Some(FamilyName::Madvise),
             Hook::Reclaim => Some(FamilyName::Reclaim),
-            Hook::Isolate => Some(FamilyName::Compaction),
+            Hook::Isolate => Some(FamilyName::Isolate),
             Hook::SwapFree | Hook::Unmap => None,
         }
     }

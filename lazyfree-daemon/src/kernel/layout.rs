@@ -92,7 +92,7 @@ impl<'a> Need<'a> {
 
 /// Resolves everything at once.
 pub fn resolve(types: &Types, symbols: &Symbols, release: Release, page_bytes: u64) -> Resolved {
-    let mut layout = Layout { page_shift: page_bytes.ilog2(), ..Layout::ZERO };
+    let mut layout = Layout { page_shift: page_bytes.ilog2(), reads_memory: 1, ..Layout::ZERO };
 
     let mut need = Need::new(types);
     layout.folio_flags = need.offset(&["page.flags"]);
@@ -218,6 +218,7 @@ mod tests {
             &[((6, 1), ("cpu_fbatches", 128)), ((6, 12), ("cpu_fbatches", 256))],
         );
         Layout {
+            reads_memory: 1,
             per_cpu_offset: at("__per_cpu_offset"),
             vm_event_states: at("vm_event_states"),
             // The fourth batch; the locks before it take no room.

@@ -4,7 +4,7 @@ use lazyfree_common::layout::ABSENT;
 
 use super::{hook::Hook, layout::Resolved, release::Release};
 use crate::{
-    sample::{FamilyName, SignalPlan},
+    sample::{FamilyName, LimitedBy, SignalPlan},
     signal::{Accuracy, HookKind, Signal},
 };
 
@@ -142,7 +142,7 @@ fn batch(outcomes: &Outcomes, resolved: &Resolved) -> Result<Row, String> {
 
 fn isolation(outcomes: &Outcomes, resolved: &Resolved) -> Result<Row, String> {
     let row = exit(&outcomes.isolate)?.needs(&resolved.compaction)?;
-    Ok(row.adding(FamilyName::Compaction))
+    Ok(row.adding(FamilyName::Isolate))
 }
 
 fn deactivated(outcomes: &Outcomes, resolved: &Resolved, facts: Facts) -> Result<Row, String> {
@@ -244,7 +244,16 @@ impl Row {
 
     fn into_plan(self, signal: Signal) -> SignalPlan {
         let Self { hook, kind, accuracy, adds_up_calls, reason } = self;
-        SignalPlan { signal, hook, kind, accuracy, adds_up_calls, reason }
+        SignalPlan {
+            signal,
+            hook,
+            kind,
+            accuracy,
+            adds_up_calls,
+            reason,
+            fix: String::new(),
+            limited_by: LimitedBy::Nothing,
+        }
     }
 }
 

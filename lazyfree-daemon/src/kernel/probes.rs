@@ -191,6 +191,8 @@ impl Probes {
             cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
             mode: outcomes.mode().to_owned(),
             signals: signals(&outcomes, &resolved, facts),
+            stalls: Vec::new(),
+            hooks: Vec::new(),
         };
         let logger = options.kernel_log.then(|| {
             EbpfLogger::init_with_logger(&mut bpf, tracing_log::LogTracer::new())

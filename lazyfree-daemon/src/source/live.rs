@@ -10,7 +10,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::Source;
 use crate::{
-    host,
+    host::{self, pressure, survey::Survey},
     kernel::{OpenError, Options, Probes, monotonic_ns},
     sample::{Sample, Session},
 };
@@ -28,6 +28,7 @@ pub struct LiveOptions {
 pub struct Live {
     probes: Probes,
     session: Arc<Session>,
+    survey: Survey,
     ticks: Interval,
 }
 
@@ -39,7 +40,8 @@ impl Live {
         let mut ticks = interval(options.interval);
         // After a stall the next sample is due an interval later, not at once for each one missed.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Ok(Self { probes, session: Arc::new(session), ticks })
+        let survey = Survey::start(&session.mode, options.interval);
+        Ok(Self { probes, session: Arc::new(session), survey, ticks })
     }
 
     /// Reads a sample now.
@@ -52,6 +54,7 @@ impl Live {
         // The counters that are compared are read close together.
         let vmstat = host::vmstat().context("cannot read /proc/vmstat")?;
         let reading = self.probes.read().context("cannot read the probes' counters")?;
+        let (processes, cgroups) = self.survey.look(Vec::new());
         let (self_cpu_seconds, self_rss_bytes) = host::own_use();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Ok(Sample {
@@ -68,9 +71,9 @@ impl Live {
             mem_total_kb: memory.total_kb,
             swap_used_kb: memory.swap_used_kb,
             min_free_kb: memory.min_free_kb,
-            pressure: None,
-            processes: Vec::new(),
-            cgroups: Vec::new(),
+            pressure: pressure::read(),
+            processes,
+            cgroups,
             failures: reading.failures,
             self_cpu_seconds,
             self_rss_bytes,

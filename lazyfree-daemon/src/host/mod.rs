@@ -1,10 +1,24 @@
-//! Readings of `/proc` that go into each sample, and what protects the daemon from the very
-//! shortage it watches. The files that say what the kernel offers are read in [`crate::kernel`].
+//! Readings of `/proc` and of cgroups that go into each sample, and what protects the daemon from
+//! the very shortage it watches. The files that say what the kernel offers are read in
+//! [`crate::kernel`].
+//!
+//! What is cheap is read in each tick; what walks page tables or flushes counters is left to
+//! [`survey`].
 
-use std::{fs, io};
+pub mod cgroups;
+pub mod pressure;
+pub mod processes;
+mod ration;
+mod rounds;
+pub mod survey;
+
+use std::{fs, io, time::Duration};
 
 use procfs::{Current as _, Meminfo, WithCurrentSystemInfo as _, process::Process};
-use rustix::mm::{MlockAllFlags, mlockall};
+use rustix::{
+    mm::{MlockAllFlags, mlockall},
+    time::{ClockId, clock_gettime},
+};
 
 use crate::vmstat::Vmstat;
 
@@ -43,6 +57,17 @@ pub fn own_use() -> (f64, u64) {
     let Ok(stat) = Process::myself().and_then(|process| process.stat()) else { return (0.0, 0) };
     let ticks = (stat.utime + stat.stime) as f64;
     (ticks / procfs::ticks_per_second() as f64, stat.rss_bytes().get())
+}
+
+/// Does something, and says how much CPU time this thread took for it. Waiting is not counted.
+fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let used = || {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    };
+    let before = used();
+    let done = work();
+    (done, used().saturating_sub(before))
 }
 
 /// Keeps the daemon in memory and away from the OOM killer. Each step may be refused, which the

@@ -2,9 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of a test fail by it too")]
 
-use std::{ffi::c_void, fs, process, ptr, time::Duration};
+use std::{ffi::c_void, fs, process, ptr, thread, time::Duration};
 
-use lazyfree::{host::processes::Pending, sample::ProcessSample};
+use lazyfree::{
+    host::{processes::Pending, survey::Survey},
+    sample::ProcessSample,
+};
 use rustix::{
     io::Errno,
     mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap},
@@ -80,6 +83,18 @@ fn own(rows: Vec<ProcessSample>) -> Option<ProcessSample> {
     rows.into_iter().find(|row| row.tgid == process::id())
 }
 
+/// What surveys say of this process, in a mode where probes saw `observed`.
+fn survey(mode: &str, observed: &[ProcessSample]) -> ProcessSample {
+    let mut survey = Survey::start(mode, Duration::from_secs(1));
+    // The first goes through all of `/proc`, and nobody waits for it.
+    let rows = (0..1000).filter_map(|_| {
+        thread::sleep(Duration::from_millis(10));
+        own(survey.look(observed.to_vec()).0)
+    });
+    let mut seen = rows.filter(|row| row.lazyfree_kb.is_some());
+    seen.next().expect("a survey sees this process")
+}
+
 /// One test, as lazyfree memory of another would be counted too.
 #[test]
 fn memory_given_back_is_pending_until_it_is_unmapped() {
@@ -109,6 +124,11 @@ fn memory_given_back_is_pending_until_it_is_unmapped() {
     let comm = fs::read_to_string("/proc/self/comm").unwrap();
     assert_eq!(row.comm, comm.trim_end());
     assert_ne!(row.lazyfree_kb, Some(0));
+
+    let observed = ProcessSample { tgid: process::id(), calls: Some(2), ..Default::default() };
+    let (searched, completed) = (survey("procfs", &[]), survey("fentry", &[observed]));
+    assert_ne!(searched.lazyfree_kb, Some(0));
+    assert_eq!((completed.calls, completed.lazyfree_kb), (Some(2), searched.lazyfree_kb));
 
     drop(region);
     assert_eq!(read().0, before);

@@ -1,6 +1,11 @@
 //! `lazyfree run`: the daemon.
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
 
 use clap::Args;
 use tokio::sync::{broadcast, watch};
@@ -24,9 +29,10 @@ pub struct RunArgs {
     /// Address that serves /metrics
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9749")]
     pub listen: SocketAddr,
-    /// Socket that `lazyfree top` connects to
-    #[arg(long, value_name = "PATH", default_value = socket::DEFAULT_PATH)]
-    pub socket: PathBuf,
+    /// Socket that `lazyfree top` connects to [default: /run/lazyfree/lazyfree.sock for root,
+    /// $XDG_RUNTIME_DIR/lazyfree/lazyfree.sock for others]
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
     /// What to attach
     #[command(flatten)]
     pub probes: ProbeArgs,
@@ -43,7 +49,7 @@ async fn serve(args: &RunArgs) -> anyhow::Result<()> {
     tokio::pin!(ending);
     // What may fail for want of a port or a path fails before anything is attached.
     let metrics = http::bind(args.listen).await?;
-    let server = Server::bind(&args.socket).await?;
+    let server = listen(args.socket.as_deref()).await?;
 
     let mut live = Live::open(LiveOptions { probes: args.probes.into(), interval: args.interval })?;
     // Not before: what start-up needed could not be given back once it is locked.
@@ -53,7 +59,7 @@ async fn serve(args: &RunArgs) -> anyhow::Result<()> {
     tracing::info!(
         mode = session.mode,
         metrics = %args.listen,
-        socket = %args.socket.display(),
+        socket = server.as_ref().map(|server| server.path().display().to_string()),
         "observing {}",
         session.kernel
     );
@@ -69,10 +75,31 @@ async fn serve(args: &RunArgs) -> anyhow::Result<()> {
         }
         Ok(())
     });
+    let serving = async {
+        match &server {
+            Some(server) => server.serve(greeting.into(), &lines).await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         result = sampling => result,
         () = metrics.serve(snapshots, std::future::pending()) => Ok(()),
-        () = server.serve(greeting.into(), &lines) => Ok(()),
+        () = serving => Ok(()),
         result = &mut ending => result,
     }
+}
+
+/// Listens on the socket that was named, or else on this user's own. A user without a place for one
+/// goes without.
+async fn listen(named: Option<&Path>) -> anyhow::Result<Option<Server>> {
+    let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR");
+    let own = || socket::own_path(host::is_root(), runtime_dir.as_deref());
+    let Some(path) = named.map(Path::to_owned).or_else(own) else {
+        tracing::warn!(
+            "no socket for `lazyfree top`, since XDG_RUNTIME_DIR names no folder; name a socket \
+             with --socket"
+        );
+        return Ok(None);
+    };
+    Server::bind(&path).await.map(Some)
 }

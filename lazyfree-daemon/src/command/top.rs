@@ -1,12 +1,13 @@
 //! `lazyfree top`: the live screen.
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{io, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::Args;
 use tokio::sync::watch;
 
 use super::{ProbeArgs, asked_to_end, pump, runtime};
 use crate::{
+    host,
     source::{
         Live, LiveOptions, Source,
         socket::{self, Remote},
@@ -20,9 +21,10 @@ pub struct TopArgs {
     /// Time from one sample to the next, if the probes are loaded here
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
     pub interval: Duration,
-    /// Socket of the daemon to connect to; without a daemon the probes are loaded here
-    #[arg(long, value_name = "PATH", default_value = socket::DEFAULT_PATH)]
-    pub socket: PathBuf,
+    /// Socket of the daemon to connect to; without a daemon the probes are loaded here [default:
+    /// $XDG_RUNTIME_DIR/lazyfree/lazyfree.sock, then /run/lazyfree/lazyfree.sock]
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
     /// Load the probes here even if a daemon runs
     #[arg(long)]
     pub local: bool,
@@ -41,7 +43,11 @@ pub fn top(args: &TopArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn show(args: &TopArgs) -> anyhow::Result<()> {
-    let remote = if args.local { None } else { Remote::connect(&args.socket).await? };
+    let remote = match &args.socket {
+        _ if args.local => None,
+        Some(path) => Remote::connect(path).await?,
+        None => find_daemon().await?,
+    };
     match remote {
         Some(remote) => watch_source(remote, args).await,
         None => {
@@ -49,6 +55,27 @@ async fn show(args: &TopArgs) -> anyhow::Result<()> {
             watch_source(Live::open(options)?, args).await
         }
     }
+}
+
+/// Connects to this user's daemon, or else to root's if it lets this user in.
+async fn find_daemon() -> anyhow::Result<Option<Remote>> {
+    let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR");
+    for path in socket::paths_to_try(host::is_root(), runtime_dir.as_deref()) {
+        match Remote::connect(&path).await {
+            Ok(None) => {}
+            Err(error) if is_refusal(&error) => {
+                eprintln!("{error:#}: observing from here, without the daemon");
+            }
+            result => return result,
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a daemon listens there, but not to this user.
+fn is_refusal(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<io::Error>();
+    error.is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 async fn watch_source(mut source: impl Source, args: &TopArgs) -> anyhow::Result<()> {
@@ -70,4 +97,19 @@ async fn watch_source(mut source: impl Source, args: &TopArgs) -> anyhow::Result
         }
     };
     tui::run(snapshots, options, end).await
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::*;
+
+    #[test]
+    fn only_a_refused_connection_is_a_refusal() {
+        let failed = |kind| anyhow::Error::new(io::Error::from(kind)).context("cannot connect");
+        assert!(is_refusal(&failed(io::ErrorKind::PermissionDenied)));
+        assert!(!is_refusal(&failed(io::ErrorKind::TimedOut)));
+        assert!(!is_refusal(&anyhow!("the daemon closed the connection")));
+    }
 }

@@ -17,6 +17,7 @@ use std::{fs, io, time::Duration};
 use procfs::{Current as _, Meminfo, WithCurrentSystemInfo as _, process::Process};
 use rustix::{
     mm::{MlockAllFlags, mlockall},
+    process::geteuid,
     time::{ClockId, clock_gettime},
 };
 
@@ -57,6 +58,11 @@ pub fn own_use() -> (f64, u64) {
     let Ok(stat) = Process::myself().and_then(|process| process.stat()) else { return (0.0, 0) };
     let ticks = (stat.utime + stat.stime) as f64;
     (ticks / procfs::ticks_per_second() as f64, stat.rss_bytes().get())
+}
+
+/// Whether this process runs as root.
+pub fn is_root() -> bool {
+    geteuid().is_root()
 }
 
 /// Does something, and says how much CPU time this thread took for it. Waiting is not counted.

@@ -3,6 +3,7 @@
 //! Both ends are here: [`Server`] hands out lines, [`Remote`] is the [`Source`] that reads them.
 
 use std::{
+    ffi::OsStr,
     fs, io,
     os::unix::fs::{FileTypeExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
@@ -21,8 +22,25 @@ use tokio::{
 use super::Source;
 use crate::sample::{Sample, Session};
 
-/// Where the daemon listens unless it is told otherwise.
-pub const DEFAULT_PATH: &str = "/run/lazyfree/lazyfree.sock";
+/// Where root's daemon listens unless it is told otherwise.
+pub const SYSTEM_PATH: &str = "/run/lazyfree/lazyfree.sock";
+
+/// Where a daemon listens that this user starts. `runtime_dir` is the value of `XDG_RUNTIME_DIR`:
+/// `None` for a user who isn't root and has no such folder.
+pub fn own_path(is_root: bool, runtime_dir: Option<&OsStr>) -> Option<PathBuf> {
+    if is_root {
+        return Some(SYSTEM_PATH.into());
+    }
+    // The XDG Base Directory Specification asks to ignore one that isn't absolute.
+    let folder = runtime_dir.map(Path::new).filter(|folder| folder.is_absolute())?;
+    Some(folder.join("lazyfree/lazyfree.sock"))
+}
+
+/// Where this user may find a daemon, in the order to try: their own, then root's.
+pub fn paths_to_try(is_root: bool, runtime_dir: Option<&OsStr>) -> Vec<PathBuf> {
+    let others = (!is_root).then(|| SYSTEM_PATH.into());
+    own_path(is_root, runtime_dir).into_iter().chain(others).collect()
+}
 
 /// A reader that takes longer than this for a line is dropped.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -44,8 +62,9 @@ impl Server {
     pub async fn bind(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)
-                .with_context(|| format!("cannot create {}", folder.display()))?;
+            fs::create_dir_all(folder).with_context(|| {
+                format!("cannot create {}; choose another place with --socket", folder.display())
+            })?;
         }
         if UnixStream::connect(path).await.is_ok() {
             bail!("another lazyfree already listens on {shown}; choose another with --socket");
@@ -60,10 +79,15 @@ impl Server {
         }
         let listener = UnixListener::bind(path)
             .with_context(|| format!("cannot listen on {shown}; choose another with --socket"))?;
-        // Samples name processes: for root and root's group only.
+        // Samples name processes: for the owner and the owner's group only.
         fs::set_permissions(path, fs::Permissions::from_mode(0o660))
             .with_context(|| format!("cannot set the permissions of {shown}"))?;
         Ok(Self { listener, path: path.to_owned() })
+    }
+
+    /// Where it listens.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Serves until dropped: `session` is the first line of each reader, `samples` the others.
@@ -193,6 +217,26 @@ mod tests {
 
     fn runtime() -> tokio::runtime::Runtime {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+    }
+
+    #[test]
+    fn root_listens_for_all_and_others_for_themselves() {
+        let folder = Some(OsStr::new("/run/user/1000"));
+        let own = PathBuf::from("/run/user/1000/lazyfree/lazyfree.sock");
+        let system = PathBuf::from("/run/lazyfree/lazyfree.sock");
+        assert_eq!(own_path(true, folder), Some(system.clone()));
+        assert_eq!(own_path(true, None), Some(system.clone()));
+        assert_eq!(own_path(false, folder), Some(own.clone()));
+        assert_eq!(paths_to_try(true, folder), [SYSTEM_PATH].map(PathBuf::from));
+        assert_eq!(paths_to_try(false, folder), [own, system]);
+    }
+
+    #[test]
+    fn without_a_folder_for_it_a_user_has_no_socket() {
+        for folder in [None, Some(OsStr::new("")), Some(OsStr::new("run/user"))] {
+            assert_eq!(own_path(false, folder), None);
+            assert_eq!(paths_to_try(false, folder), [PathBuf::from(SYSTEM_PATH)]);
+        }
     }
 
     #[test]

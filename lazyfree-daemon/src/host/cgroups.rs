@@ -2,6 +2,9 @@
 //!
 //! Each reading flushes the statistics of all CPUs, and there may be thousands of cgroups: they take
 //! turns, and the tree is walked a stretch each tick.
+//!
+//! They come late by a few pages: 5.10 adds those of a CPU when they are more than 32
+//! (`__count_memcg_events`, `MEMCG_CHARGE_BATCH`).
 
 use std::{
     collections::VecDeque,

@@ -4,7 +4,7 @@
 use super::{
     layout::{Resolved, resolve},
     release::Release,
-    symbols::{DATA, Symbols},
+    symbols::{self, Symbols},
     types::Types,
 };
 
@@ -76,16 +76,15 @@ impl Kernel {
         Types::parse(&btf).unwrap()
     }
 
-    /// The symbols that the layout needs.
+    /// The symbols that lazyfree looks for.
     pub fn symbols(self) -> Symbols {
-        Symbols::pick(self.kallsyms.lines(), &DATA)
+        Symbols::pick(self.kallsyms.lines(), &symbols::wanted())
     }
 
     /// The same on a host that hides addresses.
     pub fn hidden_symbols(self) -> Symbols {
-        let lines = self.kallsyms.lines();
-        let hidden: Vec<_> = lines.map(|line| format!("{:016x}{}", 0, &line[16..])).collect();
-        Symbols::pick(hidden.iter().map(String::as_str), &DATA)
+        let hidden: Vec<_> = hide(self.kallsyms).collect();
+        Symbols::pick(hidden.iter().map(String::as_str), &symbols::wanted())
     }
 
     /// Everything as it was recorded.
@@ -97,6 +96,11 @@ impl Kernel {
     pub fn resolved_with(self, types: &Types, symbols: &Symbols) -> Resolved {
         resolve(types, symbols, self.release(), PAGE_BYTES)
     }
+}
+
+/// Lines of kallsyms as a host shows them that hides addresses.
+pub fn hide(kallsyms: &str) -> impl Iterator<Item = String> {
+    kallsyms.lines().map(|line| format!("{:016x}{}", 0, &line[16..]))
 }
 
 /// A value that changed over time: what it was in 5.10, and what it became with which release. As

@@ -30,11 +30,11 @@ pub fn btf() -> Result<Vec<u8>, Unreadable> {
     read(BTF)
 }
 
-/// The symbols that the layout needs.
+/// The symbols that we look for.
 pub fn symbols() -> Result<Symbols, Unreadable> {
     let text = read("/proc/kallsyms")?;
     let lines = text.split(|byte| *byte == b'\n').filter_map(|line| str::from_utf8(line).ok());
-    Ok(Symbols::pick(lines, &symbols::DATA))
+    Ok(Symbols::pick(lines, &symbols::wanted()))
 }
 
 /// `uname -r`, as text and parsed.

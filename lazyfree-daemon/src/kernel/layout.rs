@@ -80,7 +80,7 @@ impl<'a> Need<'a> {
     fn address(&mut self, symbols: &Symbols, names: &[&str]) -> u64 {
         let found = names.iter().find_map(|name| symbols.address(name));
         if found.is_none() {
-            self.note(if symbols.hidden() {
+            self.note(if names.iter().any(|name| symbols.hides(name)) {
                 Missing::Hidden
             } else {
                 Missing::Symbol(names[0].to_owned())
@@ -196,7 +196,7 @@ pub fn resolve(types: &Types, symbols: &Symbols, release: Release, page_bytes: u
 #[cfg(test)]
 mod tests {
     use super::{
-        super::fixture::{KERNELS, Kernel, since},
+        super::fixture::{KERNELS, Kernel, hide, since},
         *,
     };
 
@@ -371,5 +371,13 @@ mod tests {
         let resolved = kernel.resolved_with(&kernel.types(), &symbols);
         assert_eq!(resolved.marks, Err(Missing::Symbol("cpu_fbatches".to_owned())));
         assert_eq!(resolved.hits, Ok(()));
+        // Showing addresses wouldn't help where the symbol isn't there.
+        let hidden: Vec<_> = hide(kernel.kallsyms).collect();
+        let lines =
+            hidden.iter().map(String::as_str).filter(|line| !line.ends_with("vm_zone_stat"));
+        let symbols = Symbols::pick(lines, &super::super::symbols::DATA);
+        let resolved = kernel.resolved_with(&kernel.types(), &symbols);
+        assert_eq!(resolved.free_memory, Err(Missing::Symbol("vm_zone_stat".to_owned())));
+        assert_eq!(resolved.hits, Err(Missing::Hidden));
     }
 }

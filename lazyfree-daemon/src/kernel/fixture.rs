@@ -19,6 +19,8 @@ pub struct Kernel {
     btf: &'static [u8],
     /// Lines of `/proc/kallsyms`.
     pub kallsyms: &'static str,
+    /// What tracefs says of the fields of some tracepoints, one text after the other.
+    tracepoints: &'static str,
 }
 
 macro_rules! recorded {
@@ -27,6 +29,11 @@ macro_rules! recorded {
             uname: $uname,
             btf: include_bytes!(concat!("../../tests/fixtures/kernels/", $series, ".btf")),
             kallsyms: include_str!(concat!("../../tests/fixtures/kernels/", $series, ".kallsyms")),
+            tracepoints: include_str!(concat!(
+                "../../tests/fixtures/kernels/",
+                $series,
+                ".tracepoints"
+            )),
         }
     };
 }
@@ -55,6 +62,14 @@ impl Kernel {
 
     pub fn release(self) -> Release {
         Release::parse(self.uname).unwrap()
+    }
+
+    /// The `format` file of a tracepoint.
+    pub fn tracepoint(self, name: &str) -> Option<&'static str> {
+        let start = format!("name: {name}\n");
+        let from = self.tracepoints.find(&start)?;
+        let length = self.tracepoints[from + 1..].find("name: ").map(|next| next + 1);
+        Some(&self.tracepoints[from..][..length.unwrap_or(self.tracepoints.len() - from)])
     }
 
     pub fn types(self) -> Types {

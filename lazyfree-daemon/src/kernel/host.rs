@@ -1,7 +1,10 @@
 //! What is read from this host's files before anything is attached. Reading only; judging is done
 //! in the pure files beside it.
 
-use std::{fs, io, path::PathBuf};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use super::{
     release::Release,
@@ -35,6 +38,14 @@ pub fn symbols() -> Result<Symbols, Unreadable> {
     let text = read("/proc/kallsyms")?;
     let lines = text.split(|byte| *byte == b'\n').filter_map(|line| str::from_utf8(line).ok());
     Ok(Symbols::pick(lines, &symbols::wanted()))
+}
+
+/// The `format` file of a tracepoint such as `syscalls/sys_enter_madvise`, below the place of
+/// tracefs.
+#[expect(dead_code, reason = "for the plan of tracepoints")]
+pub fn tracepoint_format(tracefs: &Path, tracepoint: &str) -> Result<String, Unreadable> {
+    let path = tracefs.join("events").join(tracepoint).join("format");
+    fs::read_to_string(&path).map_err(|error| Unreadable { path, error })
 }
 
 /// `uname -r`, as text and parsed.

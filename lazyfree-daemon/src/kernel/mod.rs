@@ -1,11 +1,13 @@
 //! The kernel side's counterpart: what to hook, loading and attaching, reading what was counted.
 //!
-//! `types`, `symbols`, `layout`, `hook`, `release` and `plan` are pure; `probes`, `counts` and
-//! `host` touch the kernel, and the first two are the only files that name aya.
+//! `types`, `symbols`, `format`, `layout`, `hook`, `release` and `plan` are pure; `probes`, `counts`
+//! and `host` touch the kernel, and the first two are the only files that name aya.
 
 mod counts;
 #[cfg(test)]
 mod fixture;
+#[cfg_attr(not(test), expect(dead_code, reason = "for the plan of tracepoints"))]
+mod format;
 mod hook;
 mod host;
 mod layout;

@@ -1,7 +1,8 @@
 //! The kernel side's counterpart: what to hook, loading and attaching, reading what was counted.
 //!
-//! `types`, `symbols`, `format`, `layout`, `hook`, `release` and `plan` are pure; `probes`, `counts`
-//! and `host` touch the kernel, and the first two are the only files that name aya.
+//! `types`, `symbols`, `format`, `layout`, `hook`, `release` and `plan` are pure; `privileges` reads
+//! small files and judges them; `probes`, `counts` and `host` touch the kernel, and the first two are
+//! the only files that name aya.
 
 mod counts;
 #[cfg(test)]
@@ -12,6 +13,8 @@ mod hook;
 mod host;
 mod layout;
 mod plan;
+#[cfg_attr(not(test), expect(dead_code, reason = "for the plan"))]
+mod privileges;
 mod probes;
 mod release;
 mod symbols;

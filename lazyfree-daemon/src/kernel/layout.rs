@@ -243,7 +243,7 @@ pub fn resolve(offer: &Offer, page_bytes: u64) -> Resolved {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::fixture::{KERNELS, Kernel, since},
+        super::fixture::{KERNELS, Kernel, hide, since},
         *,
     };
 
@@ -418,5 +418,13 @@ mod tests {
         let resolved = kernel.resolved_with(kernel.types(), symbols);
         assert_eq!(resolved.marks, Err(Missing::Symbol("cpu_fbatches".to_owned())));
         assert_eq!(resolved.hits, Ok(()));
+        // Showing addresses wouldn't help where the symbol isn't there.
+        let hidden: Vec<_> = hide(kernel.kallsyms).collect();
+        let lines =
+            hidden.iter().map(String::as_str).filter(|line| !line.ends_with("vm_zone_stat"));
+        let symbols = Symbols::pick(lines, &super::super::symbols::DATA);
+        let resolved = kernel.resolved_with(&kernel.types(), &symbols);
+        assert_eq!(resolved.free_memory, Err(Missing::Symbol("vm_zone_stat".to_owned())));
+        assert_eq!(resolved.hits, Err(Missing::Hidden));
     }
 }

@@ -42,8 +42,6 @@ pub struct Capabilities(u64);
 pub enum Capability {
     /// Reading files of others, tracefs among them.
     DacReadSearch = 2,
-    /// Locking memory beyond the limit.
-    IpcLock = 14,
     /// Reading the memory maps of others.
     SysPtrace = 19,
     /// Nearly everything.
@@ -116,7 +114,6 @@ impl fmt::Display for Capability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::DacReadSearch => "CAP_DAC_READ_SEARCH",
-            Self::IpcLock => "CAP_IPC_LOCK",
             Self::SysPtrace => "CAP_SYS_PTRACE",
             Self::SysAdmin => "CAP_SYS_ADMIN",
             Self::SysResource => "CAP_SYS_RESOURCE",

@@ -122,6 +122,7 @@ fn session(mode: &str, plan: impl Fn(Signal) -> SignalPlan) -> (Session, [Sample
         signals: Signal::ALL.map(plan).into(),
         stalls: Vec::new(),
         hooks: Vec::new(),
+        facts: Vec::new(),
     };
     (session, [sample(0), sample(1)])
 }

@@ -193,6 +193,7 @@ impl Probes {
             signals: signals(&outcomes, &resolved, facts),
             stalls: Vec::new(),
             hooks: Vec::new(),
+            facts: Vec::new(),
         };
         let logger = options.kernel_log.then(|| {
             EbpfLogger::init_with_logger(&mut bpf, tracing_log::LogTracer::new())

@@ -342,7 +342,7 @@ const fn tracepoint_of(stall: Family) -> &'static str {
     }
 }
 
-fn stall_hooks() -> impl Iterator<Item = HookSample> {
+pub(crate) fn stall_hooks() -> impl Iterator<Item = HookSample> {
     Family::STALLS.into_iter().flat_map(|stall| {
         let ends = if stall == Family::Throttle { &[""][..] } else { &["_begin", "_end"] };
         ends.iter().map(move |end| HookSample {

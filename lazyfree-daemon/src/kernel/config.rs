@@ -28,6 +28,7 @@ impl Config {
     }
 
     /// Reads the text of such a file.
+    #[cfg(test)]
     pub fn parse(text: &[u8]) -> Self {
         Self::new(KernelConfig::from_buf_read(text).ok())
     }

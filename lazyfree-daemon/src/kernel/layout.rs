@@ -423,7 +423,7 @@ mod tests {
         let lines =
             hidden.iter().map(String::as_str).filter(|line| !line.ends_with("vm_zone_stat"));
         let symbols = Symbols::pick(lines, &super::super::symbols::DATA);
-        let resolved = kernel.resolved_with(&kernel.types(), &symbols);
+        let resolved = kernel.resolved_with(kernel.types(), symbols);
         assert_eq!(resolved.free_memory, Err(Missing::Symbol("vm_zone_stat".to_owned())));
         assert_eq!(resolved.hits, Err(Missing::Hidden));
     }

@@ -4,7 +4,7 @@
 
 use std::{collections::HashMap, path::Path};
 
-use procfs::{ConfigSetting, Current as _, FromBufRead as _, FromRead as _, KernelConfig};
+use procfs::{ConfigSetting, Current as _, FromRead as _, KernelConfig};
 
 /// The options; unknown where the host has no file with them.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +30,7 @@ impl Config {
     /// Reads the text of such a file.
     #[cfg(test)]
     pub fn parse(text: &[u8]) -> Self {
+        use procfs::FromBufRead as _;
         Self::new(KernelConfig::from_buf_read(text).ok())
     }
 

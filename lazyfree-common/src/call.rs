@@ -10,12 +10,40 @@ use bytemuck::{Pod, Zeroable};
 /// must not allocate.
 pub const MAX_IN_FLIGHT: u32 = 8192;
 
-/// A call of `madvise_free_pte_range`.
+/// A call of `madvise_free_pte_range`, or where that can't be hooked, of `madvise` itself.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct MadviseCall {
     /// Entry, `CLOCK_MONOTONIC`.
     pub start_ns: u64,
+    /// Pages in the range.
+    pub pages: u64,
+}
+
+/// A wait: which task, and which of its waits. They nest: a task that compacts may be throttled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct StallKey {
+    /// `pid_tgid`.
+    pub task: u64,
+    /// Discriminant of [`crate::Family`].
+    pub family: u64,
+}
+
+/// A wait that has begun.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct Stall {
+    /// Beginning, `CLOCK_MONOTONIC`.
+    pub start_ns: u64,
+}
+
+/// A run of compaction over a zone, from `mm_compaction_begin` to `mm_compaction_end`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct CompactionRun {
+    /// Kernel address of the `struct compact_control`.
+    pub control: u64,
 }
 
 /// A call of `shrink_folio_list`.

@@ -1,7 +1,8 @@
 //! The counters that probes add to, one slot each, per CPU.
 //!
 //! A slot is a position in [`crate::percpu::PerCpu::counters`]. What a slot means, and in which
-//! unit, is written here and nowhere else.
+//! unit, is written here and nowhere else. [`Counter`] has those that exist once, [`PerReclaimer`]
+//! and [`PerFamily`] those that exist once for each of something.
 
 /// Defines an enum whose variants are consecutive slots, with the list of all of them.
 macro_rules! slots {
@@ -21,24 +22,44 @@ macro_rules! slots {
 }
 
 slots! {
-    /// A group of hooks: an entry and a return on one kernel function.
+    /// What a task is followed through from entry to return: calls of a hooked function, and the
+    /// waits that stall it.
     pub enum Family {
         /// `madvise_free_pte_range`.
         Madvise,
         /// `shrink_folio_list`, up to 5.15 `shrink_page_list`.
         Reclaim,
         /// `isolate_migratepages_block`.
-        Compaction,
+        Isolate,
+        /// A task that could not allocate reclaims by itself.
+        DirectReclaim,
+        /// A task whose memory cgroup is at its limit reclaims from it.
+        MemcgReclaim,
+        /// A task that could not allocate a large enough block compacts by itself.
+        DirectCompaction,
+        /// Reclaim makes a task wait, for writeback or for others' progress.
+        Throttle,
     }
 }
 
 impl Family {
+    /// The hooked functions.
+    pub const FUNCTIONS: [Family; 3] = [Family::Madvise, Family::Reclaim, Family::Isolate];
+
+    /// The waits. Throttling happens inside of reclaim, so its time is part of the others'.
+    pub const STALLS: [Family; 4] =
+        [Family::DirectReclaim, Family::MemcgReclaim, Family::DirectCompaction, Family::Throttle];
+
     /// Name used in metrics and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Family::Madvise => "madvise_free",
             Family::Reclaim => "reclaim",
-            Family::Compaction => "isolate",
+            Family::Isolate => "isolate",
+            Family::DirectReclaim => "direct_reclaim",
+            Family::MemcgReclaim => "memcg_reclaim",
+            Family::DirectCompaction => "compaction",
+            Family::Throttle => "throttle",
         }
     }
 }
@@ -71,9 +92,9 @@ impl Reclaimer {
 }
 
 slots! {
-    /// One per-CPU counter. Pages are of `PAGE_SIZE`: a large folio counts all of its pages.
+    /// What each CPU counts once. Pages are of `PAGE_SIZE`: a large folio counts all its pages.
     pub enum Counter {
-        /// Pages in the ranges that `madvise_free_pte_range` was called with.
+        /// Pages in the ranges given to MADV_FREE.
         AdvisedPages,
         /// Pages that became lazyfree, or wait for it in this CPU's LRU batch. May step back when
         /// a batched folio turns out not to be on an LRU list any more: add up as signed.
@@ -86,46 +107,6 @@ slots! {
         DeactivatedActive,
         /// Swap entries freed inside `madvise_free_pte_range`.
         SwapEntriesFreed,
-        /// Batches of kswapd; the other reclaimers follow in the order of [`Reclaimer`].
-        BatchesKswapd,
-        /// See [`Counter::BatchesKswapd`].
-        BatchesDirect,
-        /// See [`Counter::BatchesKswapd`].
-        BatchesMemcg,
-        /// See [`Counter::BatchesKswapd`].
-        BatchesProactive,
-        /// Lazyfree pages freed by kswapd.
-        HitKswapd,
-        /// See [`Counter::HitKswapd`].
-        HitDirect,
-        /// See [`Counter::HitKswapd`].
-        HitMemcg,
-        /// See [`Counter::HitKswapd`].
-        HitProactive,
-        /// Lazyfree pages that kswapd found written to again.
-        RedirtiedKswapd,
-        /// See [`Counter::RedirtiedKswapd`].
-        RedirtiedDirect,
-        /// See [`Counter::RedirtiedKswapd`].
-        RedirtiedMemcg,
-        /// See [`Counter::RedirtiedKswapd`].
-        RedirtiedProactive,
-        /// Attempts of kswapd on a clean lazyfree page with an extra reference.
-        PinnedKswapd,
-        /// See [`Counter::PinnedKswapd`].
-        PinnedDirect,
-        /// See [`Counter::PinnedKswapd`].
-        PinnedMemcg,
-        /// See [`Counter::PinnedKswapd`].
-        PinnedProactive,
-        /// Attempts of kswapd on a lazyfree page that was put back for another reason.
-        KeptKswapd,
-        /// See [`Counter::KeptKswapd`].
-        KeptDirect,
-        /// See [`Counter::KeptKswapd`].
-        KeptMemcg,
-        /// See [`Counter::KeptKswapd`].
-        KeptProactive,
         /// Pages in batches whose failures could not be told apart one by one; they are in
         /// `Redirtied*` and `Pinned*`, but the split between the two is a guess.
         UnresolvedPages,
@@ -140,36 +121,10 @@ slots! {
         /// Pages in scanned ranges that were not looked at, since the range was too long or
         /// could not be read.
         CompactionUnwalkedPages,
-        /// Calls of `madvise_free_pte_range` seen at entry; the other families follow.
-        MadviseStarted,
-        /// See [`Counter::MadviseStarted`].
-        ReclaimStarted,
-        /// See [`Counter::MadviseStarted`].
-        CompactionStarted,
-        /// Calls seen at entry and at return.
-        MadviseFinished,
-        /// See [`Counter::MadviseFinished`].
-        ReclaimFinished,
-        /// See [`Counter::MadviseFinished`].
-        CompactionFinished,
-        /// Calls whose return never came: the task entered the function again.
-        MadviseReturnsLost,
-        /// See [`Counter::MadviseReturnsLost`].
-        ReclaimReturnsLost,
-        /// See [`Counter::MadviseReturnsLost`].
-        CompactionReturnsLost,
-        /// Returns whose entry was not seen.
-        MadviseEntriesLost,
-        /// See [`Counter::MadviseEntriesLost`].
-        ReclaimEntriesLost,
-        /// See [`Counter::MadviseEntriesLost`].
-        CompactionEntriesLost,
-        /// Calls not followed because the map of calls in flight was full.
-        MadviseMapFull,
-        /// See [`Counter::MadviseMapFull`].
-        ReclaimMapFull,
-        /// See [`Counter::MadviseMapFull`].
-        CompactionMapFull,
+        /// Calls of processes for which there was no room.
+        OtherCalls,
+        /// Pages that these were about.
+        OtherAdvisedPages,
         /// Events handed to the ring buffer.
         EventsSubmitted,
         /// Events lost because the ring buffer was full.
@@ -187,66 +142,57 @@ slots! {
     }
 }
 
-/// Slots that exist once for each reclaimer; the value is the slot of [`Reclaimer::Kswapd`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PerReclaimer {
-    /// Batches.
-    Batches = Counter::BatchesKswapd as isize,
-    /// Hits, in pages.
-    Hit = Counter::HitKswapd as isize,
-    /// Redirty failures, in pages.
-    Redirtied = Counter::RedirtiedKswapd as isize,
-    /// Attempts on pinned pages, in pages.
-    Pinned = Counter::PinnedKswapd as isize,
-    /// Other attempts put back, in pages.
-    Kept = Counter::KeptKswapd as isize,
-}
-
-impl PerReclaimer {
-    /// The slot of one reclaimer.
-    pub const fn slot(self, reclaimer: Reclaimer) -> usize {
-        self as usize + reclaimer as usize
+slots! {
+    /// What is counted once for each [`Reclaimer`].
+    pub enum PerReclaimer {
+        /// Batches.
+        Batches,
+        /// Lazyfree pages freed.
+        Hit,
+        /// Lazyfree pages found written to again.
+        Redirtied,
+        /// Attempts on a clean lazyfree page with an extra reference, in pages.
+        Pinned,
+        /// Attempts on a lazyfree page that was put back for another reason, in pages.
+        Kept,
     }
 }
 
-/// Slots that exist once for each family; the value is the slot of [`Family::Madvise`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PerFamily {
-    /// Calls seen at entry.
-    Started = Counter::MadviseStarted as isize,
-    /// Calls seen at entry and at return.
-    Finished = Counter::MadviseFinished as isize,
-    /// Calls whose return never came.
-    ReturnsLost = Counter::MadviseReturnsLost as isize,
-    /// Returns whose entry was not seen.
-    EntriesLost = Counter::MadviseEntriesLost as isize,
-    /// Calls not followed for want of room.
-    MapFull = Counter::MadviseMapFull as isize,
+impl PerReclaimer {
+    /// The slot of one reclaimer; those of the others follow in the order of [`Reclaimer::ALL`].
+    pub const fn slot(self, reclaimer: Reclaimer) -> usize {
+        Counter::COUNT + self as usize * Reclaimer::COUNT + reclaimer as usize
+    }
+}
+
+slots! {
+    /// What is counted once for each [`Family`].
+    pub enum PerFamily {
+        /// Calls seen at entry.
+        Started,
+        /// Calls seen at entry and at return.
+        Finished,
+        /// Calls whose return never came: the task entered the function again.
+        ReturnsLost,
+        /// Returns whose entry was not seen.
+        EntriesLost,
+        /// Calls not followed because the map of calls in flight was full.
+        MapFull,
+    }
 }
 
 impl PerFamily {
     /// The slot of one family.
     pub const fn slot(self, family: Family) -> usize {
-        self as usize + family as usize
+        Counter::COUNT
+            + PerReclaimer::COUNT * Reclaimer::COUNT
+            + self as usize * Family::COUNT
+            + family as usize
     }
 }
 
-// The two enums above rely on consecutive slots; a variant put between them must not compile.
-const _: () = {
-    assert!(Counter::BatchesProactive as usize == PerReclaimer::Batches.slot(Reclaimer::Proactive));
-    assert!(Counter::HitProactive as usize == PerReclaimer::Hit.slot(Reclaimer::Proactive));
-    assert!(
-        Counter::RedirtiedProactive as usize == PerReclaimer::Redirtied.slot(Reclaimer::Proactive)
-    );
-    assert!(Counter::PinnedProactive as usize == PerReclaimer::Pinned.slot(Reclaimer::Proactive));
-    assert!(Counter::KeptProactive as usize == PerReclaimer::Kept.slot(Reclaimer::Proactive));
-    assert!(Counter::CompactionStarted as usize == PerFamily::Started.slot(Family::Compaction));
-    assert!(Counter::CompactionFinished as usize == PerFamily::Finished.slot(Family::Compaction));
-    assert!(
-        Counter::CompactionReturnsLost as usize == PerFamily::ReturnsLost.slot(Family::Compaction)
-    );
-    assert!(
-        Counter::CompactionEntriesLost as usize == PerFamily::EntriesLost.slot(Family::Compaction)
-    );
-    assert!(Counter::CompactionMapFull as usize == PerFamily::MapFull.slot(Family::Compaction));
-};
+/// Number of slots: of [`Counter`], then of [`PerReclaimer`], then of [`PerFamily`].
+pub const SLOTS: usize =
+    Counter::COUNT + PerReclaimer::COUNT * Reclaimer::COUNT + PerFamily::COUNT * Family::COUNT;
+
+const _: () = assert!(PerFamily::MapFull.slot(Family::Throttle) + 1 == SLOTS);

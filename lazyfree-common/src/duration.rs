@@ -31,6 +31,12 @@ pub const fn upper_bound_ns(index: usize) -> Option<u64> {
 }
 
 impl Histogram {
+    /// Adds one duration.
+    pub fn record(&mut self, duration_ns: u64) {
+        self.sum_ns = self.sum_ns.wrapping_add(duration_ns);
+        self.buckets[bucket(duration_ns)] += 1;
+    }
+
     /// Number of durations.
     pub fn count(&self) -> u64 {
         self.buckets.iter().fold(0, |sum, n| sum.wrapping_add(*n))

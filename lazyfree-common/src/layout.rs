@@ -16,6 +16,9 @@ pub const ABSENT: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Layout {
+    /// 1 if programs may read kernel memory, which `lockdown=confidentiality` forbids; then what
+    /// needs it is dead code, and the rest still loads.
+    pub reads_memory: u64,
     /// Address of the array `__per_cpu_offset`.
     pub per_cpu_offset: u64,
     /// Per-CPU address of `vm_event_states`.
@@ -108,4 +111,4 @@ impl Layout {
     pub const ZERO: Layout = bytemuck::must_cast([0u64; size_of::<Layout>() / 8]);
 }
 
-const _: () = assert!(size_of::<Layout>() == 4 * 8 + 36 * 4);
+const _: () = assert!(size_of::<Layout>() == 5 * 8 + 36 * 4);

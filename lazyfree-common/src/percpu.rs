@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 
 use crate::{
-    counter::{Counter, Family},
+    counter::{Family, SLOTS},
     duration::Histogram,
 };
 
@@ -53,9 +53,9 @@ pub struct Walk {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct PerCpu {
-    /// Indexed by [`Counter`].
-    pub counters: [u64; Counter::COUNT],
-    /// Durations of calls, indexed by [`Family`].
+    /// Indexed by the slots of [`crate::counter`].
+    pub counters: [u64; SLOTS],
+    /// Durations, indexed by [`Family`].
     pub durations: [Histogram; Family::COUNT],
     /// This CPU's offset in `__per_cpu_offset`, 0 before it was read.
     pub percpu_offset: u64,
@@ -76,6 +76,5 @@ pub struct PerCpu {
 /// [`PerCpu`] in 64-bit words.
 pub const WORDS: usize = size_of::<PerCpu>() / 8;
 
-const _: () = assert!(
-    size_of::<PerCpu>() == Counter::COUNT * 8 + Family::COUNT * size_of::<Histogram>() + 16 * 8
-);
+const _: () =
+    assert!(size_of::<PerCpu>() == SLOTS * 8 + Family::COUNT * size_of::<Histogram>() + 16 * 8);

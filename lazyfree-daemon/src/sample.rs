@@ -6,7 +6,7 @@
 
 use lazyfree_common::{
     Counter, Family, Reclaimer,
-    counter::{PerFamily, PerReclaimer},
+    counter::{PerFamily, PerReclaimer, SLOTS},
     duration,
 };
 use serde::{Deserialize, Serialize};
@@ -27,10 +27,17 @@ pub struct Session {
     pub page_size: u64,
     /// CPUs that are online.
     pub cpus: u32,
-    /// `fentry`, `kprobe`, or `vmstat` where no probe could be attached.
+    /// How functions are hooked, `fentry` or `kprobe`; `tracepoint` where they can't be, and
+    /// `procfs` where nothing can be attached.
     pub mode: String,
     /// One row for each [`Signal`], in its order.
     pub signals: Vec<SignalPlan>,
+    /// One row for each of [`Family::STALLS`], in their order.
+    #[serde(default)]
+    pub stalls: Vec<StallPlan>,
+    /// What came of each hook that was tried.
+    #[serde(default)]
+    pub hooks: Vec<HookOutcome>,
 }
 
 impl Session {
@@ -53,8 +60,118 @@ pub struct SignalPlan {
     pub accuracy: Accuracy,
     /// Whether the number adds up calls, so that a missed call makes it inexact.
     pub adds_up_calls: Option<FamilyName>,
-    /// Why the accuracy isn't `exact`, and what to do about it; empty if it is.
+    /// Why the accuracy isn't `exact`, or what an exact number leaves out; else empty.
     pub reason: String,
+    /// What to do about it; empty where nothing can be done.
+    #[serde(default)]
+    pub fix: String,
+    /// What stands in the way of a better number.
+    #[serde(default)]
+    pub limited_by: LimitedBy,
+}
+
+/// What stands in the way of a better number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitedBy {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// The kernel as it is written: nobody sees more on it.
+    Kernel,
+    /// How this kernel was built or is set up, or what this process may do; or what was asked for.
+    Host,
+}
+
+/// How one kind of stall is observed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StallPlan {
+    /// One of [`Family::STALLS`].
+    pub stall: FamilyName,
+    /// The hook, as `kind:name`; empty if there is none.
+    pub hook: String,
+    /// Kind of the hook; `None` if there is none.
+    pub kind: Option<HookKind>,
+    /// What the hook gives on this kernel if it loses none.
+    pub accuracy: Accuracy,
+    /// As for [`SignalPlan::reason`].
+    pub reason: String,
+    /// As for [`SignalPlan::fix`].
+    pub fix: String,
+    /// As for [`SignalPlan::limited_by`].
+    pub limited_by: LimitedBy,
+}
+
+/// What came of one hook.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HookOutcome {
+    /// What it is for, such as `reclaim`.
+    pub name: String,
+    /// The candidate that is attached, as `kind:name`; `None` if none of them is.
+    pub attached: Option<String>,
+    /// The candidates that come before it, and why each is not attached.
+    pub refused: Vec<Refused>,
+}
+
+/// A candidate that is not attached.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Refused {
+    /// Its kind.
+    pub kind: HookKind,
+    /// Kernel function or tracepoint.
+    pub symbol: String,
+    /// Why, in a word; see [`Cause`].
+    pub cause: Cause,
+    /// Why, in a sentence.
+    pub reason: String,
+    /// What to do about it; empty where nothing can be done.
+    pub fix: String,
+    /// What the verifier said of the program; empty if it did not see it.
+    pub verifier_log: String,
+}
+
+/// Why a candidate is not attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// The kernel has no such function or tracepoint.
+    Absent,
+    /// It has it in a shape that our programs don't know.
+    UnknownShape,
+    /// The kernel shows no type information, so that its shape can't be known.
+    NoTypes,
+    /// The kernel was built without what the kind needs.
+    NotBuiltIn,
+    /// Programs may not read kernel memory, which is all that this one does.
+    Lockdown,
+    /// This process lacks a capability, or a sysctl asks for more.
+    NotPermitted,
+    /// tracefs isn't mounted.
+    NoTracefs,
+    /// The verifier refused the program.
+    Verifier,
+    /// The kernel refused to load or attach it otherwise.
+    Refused,
+    /// Another kind was asked for.
+    NotAskedFor,
+}
+
+impl Cause {
+    /// Value of the `reason` label.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cause::Absent => "absent",
+            Cause::UnknownShape => "unknown_shape",
+            Cause::NoTypes => "no_types",
+            Cause::NotBuiltIn => "not_built_in",
+            Cause::Lockdown => "lockdown",
+            Cause::NotPermitted => "not_permitted",
+            Cause::NoTracefs => "no_tracefs",
+            Cause::Verifier => "verifier",
+            Cause::Refused => "refused",
+            Cause::NotAskedFor => "not_asked_for",
+        }
+    }
 }
 
 impl SignalPlan {
@@ -72,7 +189,11 @@ impl SignalPlan {
 pub enum FamilyName {
     Madvise,
     Reclaim,
-    Compaction,
+    Isolate,
+    DirectReclaim,
+    MemcgReclaim,
+    DirectCompaction,
+    Throttle,
 }
 
 impl From<FamilyName> for Family {
@@ -80,7 +201,25 @@ impl From<FamilyName> for Family {
         match name {
             FamilyName::Madvise => Family::Madvise,
             FamilyName::Reclaim => Family::Reclaim,
-            FamilyName::Compaction => Family::Compaction,
+            FamilyName::Isolate => Family::Isolate,
+            FamilyName::DirectReclaim => Family::DirectReclaim,
+            FamilyName::MemcgReclaim => Family::MemcgReclaim,
+            FamilyName::DirectCompaction => Family::DirectCompaction,
+            FamilyName::Throttle => Family::Throttle,
+        }
+    }
+}
+
+impl From<Family> for FamilyName {
+    fn from(family: Family) -> Self {
+        match family {
+            Family::Madvise => FamilyName::Madvise,
+            Family::Reclaim => FamilyName::Reclaim,
+            Family::Isolate => FamilyName::Isolate,
+            Family::DirectReclaim => FamilyName::DirectReclaim,
+            Family::MemcgReclaim => FamilyName::MemcgReclaim,
+            Family::DirectCompaction => FamilyName::DirectCompaction,
+            Family::Throttle => FamilyName::Throttle,
         }
     }
 }
@@ -105,6 +244,15 @@ pub struct Sample {
     /// Folios in the CPUs' lazyfree batches: marked by the probes' reckoning, not yet counted in
     /// `pglazyfree`. `None` where it can't be read.
     pub lru_batch_pending: Option<u64>,
+    /// Time that tasks waited for memory, as the kernel counts it; `None` without PSI.
+    #[serde(default)]
+    pub pressure: Option<Pressure>,
+    /// Processes that gave memory back, or that the `/proc` of the mode `procfs` shows.
+    #[serde(default)]
+    pub processes: Vec<ProcessSample>,
+    /// Memory cgroups with lazyfree counts of their own; empty without cgroup v2.
+    #[serde(default)]
+    pub cgroups: Vec<CgroupSample>,
     /// Free memory in kB.
     pub mem_free_kb: u64,
     /// Memory available without swapping in kB.
@@ -123,19 +271,56 @@ pub struct Sample {
     pub self_rss_bytes: u64,
 }
 
-/// Values of all [`Counter`]s, in slot order.
+/// `/proc/pressure/memory`, since boot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pressure {
+    /// Time in which at least one task waited for memory, in microseconds.
+    pub some_us: u64,
+    /// Time in which all tasks that could have run waited, in microseconds.
+    pub full_us: u64,
+}
+
+/// One process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessSample {
+    /// Its pid in the initial pid namespace.
+    pub tgid: u32,
+    /// Its name.
+    pub comm: String,
+    /// Calls with MADV_FREE, since it was first seen; `None` where they aren't observed.
+    pub calls: Option<u64>,
+    /// Pages in their ranges; `None` where they aren't observed.
+    pub advised_pages: Option<u64>,
+    /// Resident memory in kB; `None` where it wasn't looked at or may not be.
+    pub rss_kb: Option<u64>,
+    /// Lazyfree memory that is still resident, in kB; `None` as above.
+    pub lazyfree_kb: Option<u64>,
+}
+
+/// One memory cgroup (v2): what its `memory.stat` says, with its descendants.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CgroupSample {
+    /// Path below the root of the hierarchy, with a leading slash.
+    pub path: String,
+    /// Pages that became lazyfree, since the cgroup was made.
+    pub pglazyfree: u64,
+    /// Lazyfree pages that reclaim freed, since the cgroup was made.
+    pub pglazyfreed: u64,
+}
+
+/// Values of all counters, in slot order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters(Vec<u64>);
 
 impl Default for Counters {
     fn default() -> Self {
-        Self(vec![0; Counter::COUNT])
+        Self(vec![0; SLOTS])
     }
 }
 
 impl Counters {
     /// Adds the counters of one CPU. A slot of a CPU may have stepped below zero: addition wraps.
-    pub fn add(&mut self, slots: &[u64; Counter::COUNT]) {
+    pub fn add(&mut self, slots: &[u64; SLOTS]) {
         for (sum, value) in self.0.iter_mut().zip(slots) {
             *sum = sum.wrapping_add(*value);
         }
@@ -151,9 +336,19 @@ impl Counters {
         self.0[counter as usize] = value;
     }
 
+    /// Adds to the value for one reclaimer.
+    pub fn bump_of(&mut self, what: PerReclaimer, reclaimer: Reclaimer, by: u64) {
+        self.bump_slot(what.slot(reclaimer), by);
+    }
+
     /// Adds to the value for one family.
     pub fn bump(&mut self, what: PerFamily, family: Family, by: u64) {
-        self.0[what.slot(family)] += by;
+        self.bump_slot(what.slot(family), by);
+    }
+
+    /// Adds to a slot of [`lazyfree_common::counter`].
+    pub fn bump_slot(&mut self, slot: usize, by: u64) {
+        self.0[slot] += by;
     }
 
     /// The value for one reclaimer.
@@ -197,7 +392,7 @@ impl From<&duration::Histogram> for Durations {
 pub struct HookSample {
     /// Name of the program in the eBPF object.
     pub program: String,
-    /// Kernel function.
+    /// Kernel function or tracepoint.
     pub symbol: String,
     /// The family whose calls it follows; `None` for the freeing of swap entries and the audit.
     pub family: Option<FamilyName>,

@@ -221,6 +221,10 @@ pub enum HookKind {
     Kprobe,
     /// Replaced return address.
     Kretprobe,
+    /// Tracepoint, with the kernel's own arguments.
+    RawTracepoint,
+    /// Tracepoint, with the record that its format describes.
+    Tracepoint,
     /// A counter in `/proc`.
     Procfs,
 }
@@ -233,6 +237,8 @@ impl HookKind {
             HookKind::Fexit => "fexit",
             HookKind::Kprobe => "kprobe",
             HookKind::Kretprobe => "kretprobe",
+            HookKind::RawTracepoint => "raw_tracepoint",
+            HookKind::Tracepoint => "tracepoint",
             HookKind::Procfs => "procfs",
         }
     }

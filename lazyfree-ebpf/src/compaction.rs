@@ -6,15 +6,19 @@
 
 use core::ffi::c_void;
 
-use aya_ebpf::helpers::{
-    bpf_get_current_pid_tgid, bpf_ktime_get_ns, generated::bpf_probe_read_kernel,
+use aya_ebpf::helpers::{bpf_get_current_pid_tgid, generated::bpf_probe_read_kernel};
+use lazyfree_common::{
+    Counter, Family,
+    call::{CompactionCall, CompactionRun},
+    percpu::PerCpu,
 };
-use lazyfree_common::{Counter, Family, call::CompactionCall, duration::bucket, percpu::PerCpu};
 
 use crate::{
     folio::{Page, large_mapcount, large_mapcount_known, large_nr_pages},
-    kernel::{layout, read},
-    maps::{BUFFER_PAGES, COMPACTION_CALLS, CONTROL, PAGES, enter, leave, this_cpu},
+    kernel::{layout, now_ns, read, reads_memory},
+    maps::{
+        BUFFER_PAGES, COMPACTION_CALLS, COMPACTION_RUNS, CONTROL, PAGES, enter, leave, this_cpu,
+    },
 };
 
 /// Most pages of a range that are looked at: the largest pageblock of x86-64.
@@ -26,22 +30,38 @@ const PAGE_BYTES: u64 = size_of::<Page>() as u64;
 /// An order that no block has: the scanner doesn't give up blocks.
 const NO_SKIPPING: u64 = 63;
 
+/// Address of a `struct compact_control` that isn't known.
+const UNKNOWN: u64 = 0;
+
+/// The order that goes with it: whether the scanner looks at a large folio can't be told.
+const UNKNOWN_ORDER: i64 = i64::MIN;
+
 /// `enum migrate_mode`: MIGRATE_ASYNC.
 const MIGRATE_ASYNC: u32 = 0;
+
+/// What an isolation went over.
+#[derive(Clone, Copy)]
+pub struct Range {
+    /// First page frame.
+    pub low_pfn: u64,
+    /// One past the last.
+    pub end: u64,
+    /// Pages that the kernel counts as scanned.
+    pub scanned: u64,
+}
 
 /// Entry, with the kernel's arguments.
 #[inline(always)]
 pub fn entered(control: u64, low_pfn: u64) {
     let Some(cpu) = this_cpu() else { return };
     let call = CompactionCall {
-        // SAFETY: the helper has no conditions.
-        start_ns: unsafe { bpf_ktime_get_ns() },
+        start_ns: now_ns(),
         control,
         low_pfn,
         scanned: scanned(control),
         isolated: isolated(control),
     };
-    enter(&COMPACTION_CALLS, Family::Compaction, cpu, bpf_get_current_pid_tgid(), &call);
+    enter(&COMPACTION_CALLS, Family::Isolate, cpu, bpf_get_current_pid_tgid(), &call);
 }
 
 /// Return; `value` is what the function returned.
@@ -49,12 +69,8 @@ pub fn entered(control: u64, low_pfn: u64) {
 pub fn returned(value: u64) {
     let Some(cpu) = this_cpu() else { return };
     let task = bpf_get_current_pid_tgid();
-    let Some(call) = leave(&COMPACTION_CALLS, Family::Compaction, cpu, task) else { return };
-    // SAFETY: the helper has no conditions.
-    let duration = unsafe { bpf_ktime_get_ns() }.wrapping_sub(call.start_ns);
-    let histogram = &mut cpu.durations[Family::Compaction as usize];
-    histogram.sum_ns += duration;
-    histogram.buckets[bucket(duration)] += 1;
+    let Some(call) = leave(&COMPACTION_CALLS, Family::Isolate, cpu, task) else { return };
+    cpu.durations[Family::Isolate as usize].record(now_ns().wrapping_sub(call.start_ns));
 
     let scanned = scanned(call.control).wrapping_sub(call.scanned);
     let isolated = isolated(call.control).wrapping_sub(call.isolated);
@@ -66,7 +82,43 @@ pub fn returned(value: u64) {
     if (isolated as i64) > 0 {
         cpu.counters[Counter::CompactionIsolatedPages as usize] += isolated;
     }
-    walk(&call, stopped_at(&call, value), scanned, cpu);
+    let range = Range { low_pfn: call.low_pfn, end: stopped_at(&call, value), scanned };
+    walk(range, call.control, cpu);
+}
+
+/// An isolation that a tracepoint reports at its end, where the function can't be hooked.
+#[inline(always)]
+pub fn reported(range: Range, isolated: u64) {
+    let Some(cpu) = this_cpu() else { return };
+    cpu.counters[Counter::CompactionScannedPages as usize] += range.scanned;
+    cpu.counters[Counter::CompactionIsolatedPages as usize] += isolated;
+    if range.scanned == 0 {
+        return;
+    }
+    let task = bpf_get_current_pid_tgid();
+    // SAFETY: only this task inserts or removes its key.
+    let run = unsafe { COMPACTION_RUNS.get(task) }.copied();
+    walk(range, run.map_or(UNKNOWN, |run| run.control), cpu);
+}
+
+/// A run of compaction over a zone begins.
+#[inline(always)]
+pub fn run_begins(control: u64) {
+    let run = CompactionRun { control };
+    // Without room for it the isolations of the run count as not looked at.
+    let _full = COMPACTION_RUNS.insert(bpf_get_current_pid_tgid(), run, 0);
+}
+
+/// And ends.
+#[inline(always)]
+pub fn run_ends() {
+    let _absent = COMPACTION_RUNS.remove(bpf_get_current_pid_tgid());
+}
+
+/// Whether a run is on behalf of an allocation that waits for it.
+#[inline(always)]
+pub fn is_direct(control: u64) -> bool {
+    read::<u8>(control + u64::from(layout!(cc_direct_compaction))).is_some_and(|direct| direct != 0)
 }
 
 /// `compact_control.total_migrate_scanned`: pages that the scanner stepped over.
@@ -102,16 +154,20 @@ fn skips_on_failure(control: u64) -> Option<u64> {
 
 /// Counts the pinned pages of the range into the CPU's counters.
 #[inline(always)]
-fn walk(call: &CompactionCall, end: u64, scanned: u64, cpu: &mut PerCpu) {
-    let range = end.wrapping_sub(call.low_pfn);
+fn walk(range: Range, control: u64, cpu: &mut PerCpu) {
+    let Range { low_pfn, end, scanned } = range;
+    let length = end.wrapping_sub(low_pfn);
     let vmemmap = CONTROL.get(0).map_or(0, |control| control.vmemmap);
-    let mut pages = range;
+    let mut pages = length;
     cpu.walk.skip_order = NO_SKIPPING;
     cpu.walk.skip_to = 0;
-    if scanned < range {
-        if let Some(order) = skips_on_failure(call.control) {
+    if scanned < length {
+        if control == UNKNOWN {
+            // The kernel may have given up blocks, or skipped the rest of this one.
+            cpu.counters[Counter::CompactionUnwalkedPages as usize] += length - scanned;
+        } else if let Some(order) = skips_on_failure(control) {
             // Which pages of an abandoned block were looked at before can't be told afterwards.
-            cpu.counters[Counter::CompactionUnwalkedPages as usize] += range - scanned;
+            cpu.counters[Counter::CompactionUnwalkedPages as usize] += length - scanned;
             cpu.walk.skip_order = order;
         } else if layout!(isolate_counts_free) != 0 {
             // The rest of the block was marked to be skipped.
@@ -127,10 +183,14 @@ fn walk(call: &CompactionCall, end: u64, scanned: u64, cpu: &mut PerCpu) {
         cpu.counters[Counter::CompactionUnwalkedPages as usize] += pages - walked;
         pages = walked;
     }
-    cpu.walk.order = read::<i32>(call.control + u64::from(layout!(cc_order))).map_or(0, i64::from);
-    cpu.walk.end = call.low_pfn + pages;
+    cpu.walk.order = if control == UNKNOWN {
+        UNKNOWN_ORDER
+    } else {
+        read::<i32>(control + u64::from(layout!(cc_order))).map_or(0, i64::from)
+    };
+    cpu.walk.end = low_pfn + pages;
     for step in 0..MAX_WALK / BUFFER_PAGES {
-        let pfn = call.low_pfn + step * BUFFER_PAGES;
+        let pfn = low_pfn + step * BUFFER_PAGES;
         if pfn >= cpu.walk.end {
             return;
         }
@@ -150,6 +210,9 @@ fn walk(call: &CompactionCall, end: u64, scanned: u64, cpu: &mut PerCpu) {
 extern "C" fn lazyfree_read_pages(vmemmap: u64, pfn: u64) -> u64 {
     let Some(cpu) = this_cpu() else { return 0 };
     let Some(buffer) = PAGES.get_ptr_mut(0) else { return 0 };
+    if !reads_memory() {
+        return 0;
+    }
     let number = cpu.walk.end.wrapping_sub(pfn).min(BUFFER_PAGES);
     // SAFETY: the helper checks the address, and the verifier the bounds of the buffer.
     let failed = unsafe {
@@ -187,6 +250,10 @@ extern "C" fn lazyfree_count_pinned(vmemmap: u64, first: u64, index: u64) -> u64
     } else {
         let address = vmemmap + pfn * PAGE_BYTES;
         let pages = large_nr_pages(address);
+        if cpu.walk.order == UNKNOWN_ORDER {
+            cpu.counters[Counter::CompactionUnwalkedPages as usize] += pages;
+            return 0;
+        }
         if !looks_at_large(pages, cpu.walk.order) {
             return 0;
         }

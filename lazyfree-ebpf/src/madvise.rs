@@ -4,30 +4,31 @@
 //! PGLAZYFREE of this CPU plus the folios that wait in its lazyfree batch moves only there, so two
 //! readings a call are enough.
 
-use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns};
-use lazyfree_common::{
-    Counter, Family, call::MadviseCall, duration::bucket, layout::ABSENT, percpu::PerCpu,
-};
+use aya_ebpf::helpers::bpf_get_current_pid_tgid;
+use lazyfree_common::{Counter, Family, call::MadviseCall, layout::ABSENT, percpu::PerCpu};
 
 use crate::{
     folio::Page,
-    kernel::{layout, read},
+    kernel::{layout, now_ns, read},
     maps::{CONTROL, MADVISE_CALLS, enter, leave, this_cpu},
+    process,
     telescope::{self, credit, percpu_offset, vm_event},
 };
 
 /// Folios of a call whose flags are looked at, to estimate how many were on an active list.
 const SAMPLED_FOLIOS: usize = 4;
 
+/// The advice (`mman-common.h`).
+const MADV_FREE: u64 = 8;
+
 /// Entry, with the range.
 #[inline(always)]
 pub fn entered(start: u64, end: u64) {
     let Some(cpu) = this_cpu() else { return };
-    let call = MadviseCall {
-        // SAFETY: the helper has no conditions.
-        start_ns: unsafe { bpf_ktime_get_ns() },
-    };
-    cpu.counters[Counter::AdvisedPages as usize] += (end - start) >> layout!(page_shift);
+    let pages = (end - start) >> layout!(page_shift);
+    let call = MadviseCall { start_ns: now_ns(), pages };
+    cpu.counters[Counter::AdvisedPages as usize] += pages;
+    process::advised(cpu, pages);
     // What moved outside of calls is a batched folio that turned out to be off the LRU.
     marked_since(cpu);
     enter(&MADVISE_CALLS, Family::Madvise, cpu, bpf_get_current_pid_tgid(), &call);
@@ -41,11 +42,7 @@ pub fn returned() {
     let Some(call) = leave(&MADVISE_CALLS, Family::Madvise, cpu, bpf_get_current_pid_tgid()) else {
         return;
     };
-    // SAFETY: the helper has no conditions.
-    let duration = unsafe { bpf_ktime_get_ns() }.wrapping_sub(call.start_ns);
-    let histogram = &mut cpu.durations[Family::Madvise as usize];
-    histogram.sum_ns += duration;
-    histogram.buckets[bucket(duration)] += 1;
+    cpu.durations[Family::Madvise as usize].record(now_ns().wrapping_sub(call.start_ns));
     if (marked as i64) <= 0 {
         return;
     }
@@ -53,6 +50,39 @@ pub fn returned() {
         telescope::add(&mut cpu.counters[Counter::MarkedUnderPressurePages as usize], marked);
     }
     sample_active(cpu, marked);
+}
+
+/// Entry of the system call, with its arguments.
+#[inline(always)]
+pub fn called(len: u64, behavior: u64) {
+    if behavior != MADV_FREE {
+        return;
+    }
+    let Some(cpu) = this_cpu() else { return };
+    let shift = layout!(page_shift);
+    let call = MadviseCall {
+        start_ns: now_ns(),
+        // The start is on a page, or the call fails; the length is rounded up.
+        pages: (len + (1 << shift) - 1) >> shift,
+    };
+    enter(&MADVISE_CALLS, Family::Madvise, cpu, bpf_get_current_pid_tgid(), &call);
+}
+
+/// Return of the system call.
+#[inline(always)]
+pub fn call_returned(status: i64) {
+    let task = bpf_get_current_pid_tgid();
+    // Of any other madvise.
+    if MADVISE_CALLS.get_ptr(task).is_none() {
+        return;
+    }
+    let Some(cpu) = this_cpu() else { return };
+    let Some(call) = leave(&MADVISE_CALLS, Family::Madvise, cpu, task) else { return };
+    cpu.durations[Family::Madvise as usize].record(now_ns().wrapping_sub(call.start_ns));
+    if status == 0 {
+        cpu.counters[Counter::AdvisedPages as usize] += call.pages;
+        process::advised(cpu, call.pages);
+    }
 }
 
 /// Credits the pages marked on this CPU since the last look, and returns their number.

@@ -7,11 +7,15 @@ use aya_ebpf::{
 use aya_log_ebpf::debug;
 use lazyfree_common::{
     Family,
-    call::{CompactionCall, MAX_IN_FLIGHT, MadviseCall, ReclaimCall, UnmapCall},
-    control::{Control, MAX_PEEKS},
+    call::{
+        CompactionCall, CompactionRun, MAX_IN_FLIGHT, MadviseCall, ReclaimCall, Stall, StallKey,
+        UnmapCall,
+    },
+    control::{AllocatedPage, Control, MAX_PEEKS},
     counter::PerFamily,
     event::RING_BYTES,
     percpu::PerCpu,
+    process::{MAX_PROCESSES, ProcessCounts},
 };
 
 use crate::folio::Page;
@@ -32,6 +36,19 @@ pub static RECLAIM_CALLS: HashMap<u64, ReclaimCall> = HashMap::with_max_entries(
 #[map]
 pub static COMPACTION_CALLS: HashMap<u64, CompactionCall> =
     HashMap::with_max_entries(MAX_IN_FLIGHT, 0);
+
+/// Runs of compaction, by `pid_tgid`. Used where `isolate_migratepages_block` can't be hooked.
+#[map]
+pub static COMPACTION_RUNS: HashMap<u64, CompactionRun> =
+    HashMap::with_max_entries(MAX_IN_FLIGHT, 0);
+
+/// Tasks that wait.
+#[map]
+pub static STALLS: HashMap<StallKey, Stall> = HashMap::with_max_entries(MAX_IN_FLIGHT, 0);
+
+/// What each process did, by tgid.
+#[map]
+pub static PROCESSES: HashMap<u32, ProcessCounts> = HashMap::with_max_entries(MAX_PROCESSES, 0);
 
 /// Calls of `try_to_unmap` on lazyfree folios in flight, by `pid_tgid`. Used by the audit only.
 #[map]
@@ -59,8 +76,12 @@ pub static CONTROL: Array<Control> = Array::with_max_entries(1, 0);
 #[map]
 pub static PEEKS: Array<u64> = Array::with_max_entries(MAX_PEEKS, 0);
 
+/// The page that was allocated last for [`Control::reported_task`].
+#[map]
+pub static ALLOCATED: Array<AllocatedPage> = Array::with_max_entries(1, 0);
+
 /// `BPF_NOEXIST`: insert only.
-const NO_EXIST: u64 = 1;
+pub const NO_EXIST: u64 = 1;
 
 /// This CPU's counters. The program can't leave the CPU while it runs, but on a preemptible
 /// kernel another task's program can run in between: words that more than one program writes to
@@ -72,7 +93,10 @@ pub fn this_cpu() -> Option<&'static mut PerCpu> {
 }
 
 /// Counts a call and remembers it until its return.
-pub fn enter<T>(calls: &HashMap<u64, T>, family: Family, cpu: &mut PerCpu, task: u64, call: &T) {
+pub fn enter<K, T>(calls: &HashMap<K, T>, family: Family, cpu: &mut PerCpu, task: K, call: &T)
+where
+    K: Copy,
+{
     cpu.counters[PerFamily::Started.slot(family)] += 1;
     if calls.insert(task, call, NO_EXIST).is_ok() {
         return;
@@ -80,25 +104,25 @@ pub fn enter<T>(calls: &HashMap<u64, T>, family: Family, cpu: &mut PerCpu, task:
     // Either the call before never returned as far as we saw, or the map is full.
     if calls.get_ptr(task).is_some() {
         cpu.counters[PerFamily::ReturnsLost.slot(family)] += 1;
-        debug!((), "task {} entered family {} again without a return", task, family as u32);
+        debug!((), "a task entered family {} again without a return", family as u32);
         let _replaced = calls.insert(task, call, 0);
     } else {
         cpu.counters[PerFamily::MapFull.slot(family)] += 1;
-        debug!((), "no room for a call of task {} in family {}", task, family as u32);
+        debug!((), "no room for a call in family {}", family as u32);
     }
 }
 
 /// Takes back what [`enter`] remembered.
-pub fn leave<T: Copy>(
-    calls: &HashMap<u64, T>,
+pub fn leave<K: Copy, T: Copy>(
+    calls: &HashMap<K, T>,
     family: Family,
     cpu: &mut PerCpu,
-    task: u64,
+    task: K,
 ) -> Option<T> {
     // SAFETY: only this task inserts or removes its key, so the value stays while it is copied.
     let Some(call) = unsafe { calls.get(task) }.copied() else {
         cpu.counters[PerFamily::EntriesLost.slot(family)] += 1;
-        debug!((), "task {} returned in family {} without an entry", task, family as u32);
+        debug!((), "a task returned in family {} without an entry", family as u32);
         return None;
     };
     let _removed = calls.remove(task);

@@ -1,11 +1,13 @@
-//! What the daemon runs by hand (`BPF_PROG_TEST_RUN`): reading kernel words, and first readings.
+//! What the daemon needs at start: reading kernel words and first readings, which it runs by hand
+//! (`BPF_PROG_TEST_RUN`), and where its own pages are.
 
+use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use lazyfree_common::control::MAX_PEEKS;
 
 use crate::{
     kernel::read,
     madvise::marked_since,
-    maps::{PEEKS, this_cpu},
+    maps::{ALLOCATED, CONTROL, PEEKS, this_cpu},
     reclaim::freed_since,
 };
 
@@ -31,4 +33,20 @@ pub fn prime() {
     let Some(cpu) = this_cpu() else { return };
     marked_since(cpu);
     freed_since(cpu, cpu.hit_owner);
+}
+
+/// A page was allocated. Reports those of the task that the daemon named: it knows their page
+/// frames, and so learns where the struct page of a page frame is.
+#[inline(always)]
+pub fn allocated(page: u64, order: u32) {
+    let Some(control) = CONTROL.get(0) else { return };
+    if bpf_get_current_pid_tgid() != control.reported_task || order != 0 {
+        return;
+    }
+    let Some(allocated) = ALLOCATED.get_ptr_mut(0) else { return };
+    // SAFETY: only one task is reported, so nobody else writes.
+    unsafe {
+        (*allocated).address = page;
+        (*allocated).count += 1;
+    }
 }

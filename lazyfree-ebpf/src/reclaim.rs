@@ -4,15 +4,12 @@
 //! Failures are in the batch's own `reclaim_stat`, which the kernel zeroes at entry. Only folios
 //! that come back unfreed are looked at, to tell apart why.
 
-use aya_ebpf::helpers::{
-    bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_get_current_task, bpf_ktime_get_ns,
-};
+use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_get_current_task};
 use aya_log_ebpf::debug;
 use lazyfree_common::{
     Counter, Family, Reclaimer,
     call::ReclaimCall,
     counter::PerReclaimer,
-    duration::bucket,
     event::{MIN_INTERVAL_NS, ReclaimFailure},
     layout::ABSENT,
     percpu::{Left, PerCpu},
@@ -20,8 +17,9 @@ use lazyfree_common::{
 
 use crate::{
     folio::{Page, large_mapcount, large_mapcount_known, large_nr_pages},
-    kernel::{layout, read},
+    kernel::{layout, now_ns, read},
     maps::{EVENTS, RECLAIM_CALLS, enter, leave, this_cpu},
+    stall,
     telescope::{credit, percpu_offset, vm_event},
 };
 
@@ -37,14 +35,8 @@ pub fn entered(list: u64, pgdat: u64, scan_control: u64, stat: u64) {
     // What moved since the last look belongs to whoever was in reclaim on this CPU then.
     freed_since(cpu, cpu.hit_owner);
     cpu.hit_owner = reclaimer;
-    cpu.counters[(PerReclaimer::Batches as u64 + reclaimer) as usize] += 1;
-    let call = ReclaimCall {
-        // SAFETY: the helper has no conditions.
-        start_ns: unsafe { bpf_ktime_get_ns() },
-        list,
-        stat,
-        reclaimer,
-    };
+    cpu.counters[slot(PerReclaimer::Batches, reclaimer)] += 1;
+    let call = ReclaimCall { start_ns: now_ns(), list, stat, reclaimer };
     enter(&RECLAIM_CALLS, Family::Reclaim, cpu, bpf_get_current_pid_tgid(), &call);
 }
 
@@ -57,18 +49,13 @@ pub fn returned() {
         freed_since(cpu, cpu.hit_owner);
         return;
     };
-    // The map's value is ours, but the verifier has to see that it can't index out of bounds.
-    let reclaimer = call.reclaimer & 3;
+    let reclaimer = call.reclaimer;
     let hit = freed_since(cpu, reclaimer);
-    // SAFETY: the helper has no conditions.
-    let now = unsafe { bpf_ktime_get_ns() };
+    let now = now_ns();
     let duration = now.wrapping_sub(call.start_ns);
-    let histogram = &mut cpu.durations[Family::Reclaim as usize];
-    histogram.sum_ns += duration;
-    histogram.buckets[bucket(duration)] += 1;
+    cpu.durations[Family::Reclaim as usize].record(duration);
 
-    let failed =
-        u64::from(read::<u32>(call.stat + u64::from(layout!(stat_nr_lazyfree_fail))).unwrap_or(0));
+    let failed = lazyfree_failures(call.stat);
     look_at_the_rest(&call, failed, &mut cpu.left);
     let left = cpu.left;
     if left.unwalked > 0 {
@@ -79,9 +66,9 @@ pub fn returned() {
     if redirtied + pinned + left.kept == 0 {
         return;
     }
-    cpu.counters[(PerReclaimer::Redirtied as u64 + reclaimer) as usize] += redirtied;
-    cpu.counters[(PerReclaimer::Pinned as u64 + reclaimer) as usize] += pinned;
-    cpu.counters[(PerReclaimer::Kept as u64 + reclaimer) as usize] += left.kept;
+    cpu.counters[slot(PerReclaimer::Redirtied, reclaimer)] += redirtied;
+    cpu.counters[slot(PerReclaimer::Pinned, reclaimer)] += pinned;
+    cpu.counters[slot(PerReclaimer::Kept, reclaimer)] += left.kept;
 
     if now.wrapping_sub(cpu.last_event_ns) < MIN_INTERVAL_NS {
         return;
@@ -104,6 +91,45 @@ pub fn returned() {
     };
     cpu.counters[outcome as usize] += 1;
 }
+
+/// A batch that a tracepoint reports at its end, where the function can't be hooked.
+#[inline(always)]
+pub fn reported(stat: u64, asked_for: bool) {
+    let Some(cpu) = this_cpu() else { return };
+    let reclaimer = if asked_for { Reclaimer::Proactive } else { waiting_reclaimer() } as u64;
+    cpu.counters[slot(PerReclaimer::Batches, reclaimer)] += 1;
+    // Up to 6.12 pinned pages are among them; the plan says so.
+    cpu.counters[slot(PerReclaimer::Redirtied, reclaimer)] += lazyfree_failures(stat);
+}
+
+/// Who runs reclaim, as told by what the task waits for.
+#[inline(always)]
+fn waiting_reclaimer() -> Reclaimer {
+    let task = bpf_get_current_pid_tgid();
+    if stall::waits(Family::DirectReclaim, task) {
+        Reclaimer::Direct
+    } else if stall::waits(Family::MemcgReclaim, task) {
+        Reclaimer::Memcg
+    } else if bpf_get_current_comm().is_ok_and(|comm| comm.starts_with(b"kswapd")) {
+        Reclaimer::Kswapd
+    } else {
+        Reclaimer::Proactive
+    }
+}
+
+/// `reclaim_stat.nr_lazyfree_fail`.
+#[inline(always)]
+fn lazyfree_failures(stat: u64) -> u64 {
+    u64::from(read::<u32>(stat + u64::from(layout!(stat_nr_lazyfree_fail))).unwrap_or(0))
+}
+
+/// The slot of a reclaimer, in a way that the verifier sees can't be out of bounds.
+#[inline(always)]
+fn slot(what: PerReclaimer, reclaimer: u64) -> usize {
+    what.slot(Reclaimer::Kswapd) + (reclaimer & 3) as usize
+}
+
+const _: () = assert!(Reclaimer::COUNT == 4);
 
 /// Discriminant of the [`Reclaimer`] that runs this batch.
 #[inline(always)]
@@ -138,8 +164,7 @@ fn asked_for(scan_control: u64) -> bool {
 pub fn freed_since(cpu: &mut PerCpu, reclaimer: u64) -> u64 {
     let freed = percpu_offset(cpu).and_then(|offset| vm_event(offset, layout!(pglazyfreed)));
     let Some(freed) = freed else { return 0 };
-    let slot = (PerReclaimer::Hit as u64 + (reclaimer & 3)) as usize;
-    credit(&mut cpu.hit, &mut cpu.counters[slot], freed)
+    credit(&mut cpu.hit, &mut cpu.counters[slot(PerReclaimer::Hit, reclaimer)], freed)
 }
 
 /// Walks what was put back on the list.

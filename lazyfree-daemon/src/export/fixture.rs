@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use lazyfree_common::{
     Counter, Family, Reclaimer,
-    counter::{PerFamily, PerReclaimer},
+    counter::{PerFamily, PerReclaimer, SLOTS},
     duration::{self, BUCKETS},
 };
 
 use crate::{
     model::{Model, Snapshot},
-    sample::{Durations, FamilyName, HookSample, Sample, Session, SignalPlan},
+    sample::{Durations, FamilyName, HookSample, LimitedBy, Sample, Session, SignalPlan},
     signal::{Accuracy, HookKind, Signal},
     vmstat::Vmstat,
 };
 
 const PLANS: [(Signal, &str, HookKind, Option<FamilyName>); 13] = {
-    use FamilyName::{Compaction, Madvise, Reclaim};
+    use FamilyName::{Isolate, Madvise, Reclaim};
     use HookKind::{Fentry, Fexit};
     const MARK: &str = "fexit:madvise_free_pte_range";
     const SHRINK: &str = "fexit:shrink_folio_list";
@@ -32,9 +32,9 @@ const PLANS: [(Signal, &str, HookKind, Option<FamilyName>); 13] = {
         (Signal::Redirtied, SHRINK, Fexit, Some(Reclaim)),
         (Signal::ReclaimPinned, SHRINK, Fexit, Some(Reclaim)),
         (Signal::Kept, SHRINK, Fexit, Some(Reclaim)),
-        (Signal::CompactionScanned, ISOLATE, Fexit, Some(Compaction)),
-        (Signal::CompactionIsolated, ISOLATE, Fexit, Some(Compaction)),
-        (Signal::CompactionPinned, ISOLATE, Fexit, Some(Compaction)),
+        (Signal::CompactionScanned, ISOLATE, Fexit, Some(Isolate)),
+        (Signal::CompactionIsolated, ISOLATE, Fexit, Some(Isolate)),
+        (Signal::CompactionPinned, ISOLATE, Fexit, Some(Isolate)),
     ]
 };
 
@@ -52,7 +52,7 @@ pub fn full() -> Snapshot {
 
 /// The same ten seconds on a host that allows no probe.
 pub fn vmstat_only() -> Snapshot {
-    let mut session = session("vmstat", |signal| {
+    let mut session = session("procfs", |signal| {
         let hook = match signal {
             Signal::Marked => "procfs:pglazyfree",
             Signal::Hit => "procfs:pglazyfreed",
@@ -82,7 +82,7 @@ pub fn lossy() -> Snapshot {
         let (_, hook, kind, adds_up_calls) = PLANS[signal as usize];
         plan(signal, hook, Some(kind), Accuracy::Exact, adds_up_calls, "")
     });
-    second.counters.set(Counter::ReclaimReturnsLost, 1);
+    second.counters.bump(PerFamily::ReturnsLost, Family::Reclaim, 1);
     second.counters.set(Counter::EventsDropped, 2);
     snapshot((session, [first, second]))
 }
@@ -96,7 +96,16 @@ fn plan(
     reason: &str,
 ) -> SignalPlan {
     let (hook, reason) = (hook.to_owned(), reason.to_owned());
-    SignalPlan { signal, hook, kind, accuracy, adds_up_calls, reason }
+    SignalPlan {
+        signal,
+        hook,
+        kind,
+        accuracy,
+        adds_up_calls,
+        reason,
+        fix: String::new(),
+        limited_by: LimitedBy::Nothing,
+    }
 }
 
 fn snapshot((session, [first, second]): (Session, [Sample; 2])) -> Snapshot {
@@ -111,6 +120,8 @@ fn session(mode: &str, plan: impl Fn(Signal) -> SignalPlan) -> (Session, [Sample
         cpus: 2,
         mode: mode.into(),
         signals: Signal::ALL.map(plan).into(),
+        stalls: Vec::new(),
+        hooks: Vec::new(),
     };
     (session, [sample(0), sample(1)])
 }
@@ -126,10 +137,11 @@ fn sample(steps: u64) -> Sample {
             .map(|family| match family {
                 Family::Madvise => durations(&[(1_500, 10)], steps),
                 Family::Reclaim => durations(&[(20_000, 96), (3_000_000, 4)], steps),
-                Family::Compaction => durations(&[(70_000, 7)], steps),
+                Family::Isolate => durations(&[(70_000, 7)], steps),
+                _ => durations(&[], steps),
             })
             .collect(),
-        in_flight: vec![0, 1, 0],
+        in_flight: vec![0, 1, 0, 0, 0, 0, 0],
         hooks: hooks(),
         vmstat: vmstat(steps),
         lru_batch_pending: Some(steps * 12),
@@ -161,7 +173,7 @@ fn sample(steps: u64) -> Sample {
     ] {
         sample.counters.set(counter, steps * value);
     }
-    let mut of = [0; Counter::COUNT];
+    let mut of = [0; SLOTS];
     for (what, reclaimer, value) in [
         (PerReclaimer::Batches, Reclaimer::Kswapd, 97),
         (PerReclaimer::Batches, Reclaimer::Direct, 3),
@@ -173,8 +185,7 @@ fn sample(steps: u64) -> Sample {
     ] {
         of[what.slot(reclaimer)] = steps * value;
     }
-    for (family, calls) in [(Family::Madvise, 10), (Family::Reclaim, 100), (Family::Compaction, 7)]
-    {
+    for (family, calls) in [(Family::Madvise, 10), (Family::Reclaim, 100), (Family::Isolate, 7)] {
         of[PerFamily::Started.slot(family)] = steps * calls;
         of[PerFamily::Finished.slot(family)] = steps * calls;
     }
@@ -223,6 +234,13 @@ fn hooks() -> Vec<HookSample> {
             Some(0),
         ),
         hook("reclaim_exit", "shrink_folio_list", Some(FamilyName::Reclaim), HookKind::Fexit, None),
+        hook(
+            "isolate_enter",
+            "isolate_migratepages_block",
+            Some(FamilyName::Isolate),
+            HookKind::Fentry,
+            Some(0),
+        ),
         hook("unmap_enter", "try_to_unmap", None, HookKind::Fentry, Some(0)),
     ]
 }

@@ -6,7 +6,7 @@
 use lazyfree_common::Reclaimer;
 use serde::{Serialize, Serializer};
 
-use super::{duration::Summary, probed};
+use super::duration::Summary;
 use crate::{
     model::{Audit, FamilyState, HookState, Snapshot},
     signal::{Accuracy, HookKind, Signal},
@@ -189,7 +189,7 @@ impl From<Audit> for AuditRow {
 impl Report {
     /// Reports what was counted since the snapshot's first sample.
     pub fn new(snapshot: &Snapshot, command: Option<CommandOutcome>) -> Self {
-        let families = || snapshot.families.iter().filter(|state| probed(snapshot, state.family));
+        let families = || snapshot.families.iter().filter(|state| state.followed);
         Self {
             kernel: snapshot.session.kernel.clone(),
             mode: snapshot.session.mode.clone(),
@@ -217,8 +217,7 @@ impl Report {
                 submitted: snapshot.events.submitted,
                 dropped: snapshot.events.dropped,
             },
-            batches: probed(snapshot, lazyfree_common::Family::Reclaim)
-                .then_some(ByReclaimer(snapshot.batches)),
+            batches: snapshot.sees_batches().then_some(ByReclaimer(snapshot.batches)),
             calls: families().map(|state| (state.family.name(), state.into())).collect(),
             durations: families()
                 .filter_map(|state| Some((state.family.name(), Summary::of(&state.durations)?)))

@@ -8,7 +8,7 @@ use lazyfree_common::{Family, Reclaimer};
 use prometheus::TextEncoder;
 
 pub use super::series::Kind;
-use super::{duration, probed, series::Series, vmstat};
+use super::{duration, series::Series, vmstat};
 use crate::{
     model::{FamilyState, Snapshot},
     signal::{Accuracy, Signal, Unit},
@@ -153,7 +153,7 @@ fn others() -> [Metric; 21] {
             Counter,
             &["function"],
             |snapshot, series| {
-                for state in probed_families(snapshot) {
+                for state in followed(snapshot) {
                     series.add(&[state.family.name()], state.started as f64);
                 }
             },
@@ -164,7 +164,7 @@ fn others() -> [Metric; 21] {
             Counter,
             &["function", "reason"],
             |snapshot, series| {
-                for state in probed_families(snapshot) {
+                for state in followed(snapshot) {
                     let function = state.family.name();
                     series.add(&[function, "return_missing"], state.returns_lost as f64);
                     series.add(&[function, "entry_missing"], state.entries_lost as f64);
@@ -178,7 +178,7 @@ fn others() -> [Metric; 21] {
             Gauge,
             &["function"],
             |snapshot, series| {
-                for state in probed_families(snapshot) {
+                for state in followed(snapshot) {
                     series.add(&[state.family.name()], state.in_flight as f64);
                 }
             },
@@ -202,7 +202,7 @@ fn others() -> [Metric; 21] {
             "Time in isolate_migratepages_block for each range.",
             Histogram,
             &[],
-            |snapshot, series| durations(snapshot, Family::Compaction, series),
+            |snapshot, series| durations(snapshot, Family::Isolate, series),
         ),
         metric(
             "lazyfree_reclaim_batches_total",
@@ -210,7 +210,7 @@ fn others() -> [Metric; 21] {
             Counter,
             &["reclaimer"],
             |snapshot, series| {
-                if probed(snapshot, Family::Reclaim) {
+                if snapshot.sees_batches() {
                     for (reclaimer, batches) in Reclaimer::ALL.iter().zip(snapshot.batches) {
                         series.add(&[reclaimer.name()], batches as f64);
                     }
@@ -223,7 +223,7 @@ fn others() -> [Metric; 21] {
             Counter,
             &["outcome"],
             |snapshot, series| {
-                if probed(snapshot, Family::Reclaim) {
+                if snapshot.family(Family::Reclaim).is_some_and(|state| state.followed) {
                     series.add(&["submitted"], snapshot.events.submitted as f64);
                     series.add(&["dropped"], snapshot.events.dropped as f64);
                 }
@@ -360,12 +360,12 @@ fn counted(snapshot: &Snapshot, signal: Signal, series: &mut Series) {
     }
 }
 
-fn probed_families(snapshot: &Snapshot) -> impl Iterator<Item = &FamilyState> {
-    snapshot.families.iter().filter(|state| probed(snapshot, state.family))
+fn followed(snapshot: &Snapshot) -> impl Iterator<Item = &FamilyState> {
+    snapshot.families.iter().filter(|state| state.followed)
 }
 
 fn durations(snapshot: &Snapshot, family: Family, series: &mut Series) {
-    for state in probed_families(snapshot).filter(|state| state.family == family) {
+    for state in followed(snapshot).filter(|state| state.family == family) {
         let durations = &state.durations;
         series.add_histogram(
             duration::cumulative(durations),

@@ -4,8 +4,9 @@
 
 use std::{
     collections::HashMap,
-    fs::File,
-    io::{self, BufRead, BufReader, Read},
+    fs,
+    io::{self, Read as _},
+    iter,
 };
 
 use flate2::read::GzDecoder;
@@ -21,24 +22,15 @@ impl Config {
     /// Reads `/proc/config.gz`, else the file that distributions install beside the kernel of this
     /// release (`uname -r`), in `/boot` or with its modules.
     pub fn read(release: &str) -> Self {
-        let mut config = open("/proc/config.gz").map(Self::unpack).unwrap_or_default();
-        for path in
-            [format!("/boot/config-{release}"), format!("/usr/lib/modules/{release}/config")]
-        {
-            if config.options.is_none() {
-                config = open(&path).map(Self::parse).unwrap_or_default();
-            }
-        }
-        config
+        let beside = ["/boot/config-RELEASE", "/usr/lib/modules/RELEASE/config"];
+        let plain = beside.iter().map(|path| fs::read(path.replace("RELEASE", release)));
+        let texts = iter::once_with(|| unpack(&fs::read("/proc/config.gz")?)).chain(plain);
+        let mut configs = texts.filter_map(Result::ok).map(|text| Self::parse(&text));
+        configs.find(|config| config.options.is_some()).unwrap_or_default()
     }
 
-    /// Reads such a file as it is in `/proc`, compressed.
-    fn unpack(packed: impl Read) -> Self {
-        Self::parse(BufReader::new(GzDecoder::new(packed)))
-    }
-
-    /// Reads such a file.
-    fn parse(text: impl BufRead) -> Self {
+    /// Reads the text of such a file.
+    pub fn parse(text: &[u8]) -> Self {
         let options = KernelConfig::from_buf_read(text).ok().map(|config| config.0);
         // One without a single option isn't a configuration in which all are off.
         Self { options: options.filter(|options| !options.is_empty()) }
@@ -55,8 +47,10 @@ impl Config {
     }
 }
 
-fn open(path: &str) -> io::Result<BufReader<File>> {
-    File::open(path).map(BufReader::new)
+fn unpack(packed: &[u8]) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    GzDecoder::new(packed).read_to_end(&mut text)?;
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -106,15 +100,15 @@ CONFIG_HZ=250
     }
 
     #[test]
-    fn a_compressed_configuration_is_whole_or_unknown() {
+    fn a_compressed_configuration_is_whole_or_an_error() {
         let mut packed = GzEncoder::new(Vec::new(), Compression::default());
         packed.write_all(TEXT).unwrap();
         let packed = packed.finish().unwrap();
-        assert_eq!(Config::unpack(&*packed).get("CONFIG_ZRAM"), Some(&ConfigSetting::Module));
+        assert_eq!(unpack(&packed).unwrap(), TEXT);
         for end in 0..packed.len() {
-            assert!(!Config::unpack(&packed[..end]).is_off("CONFIG_KPROBES"), "{end} bytes");
+            assert!(unpack(&packed[..end]).is_err(), "{end} bytes");
         }
-        assert!(!Config::unpack(TEXT).is_off("CONFIG_KPROBES"));
+        assert!(unpack(TEXT).is_err());
     }
 
     #[test]

@@ -1,10 +1,16 @@
 //! Recorded facts of real kernels, for tests. `tests/fixtures/kernels/README.md` says how they were
 //! recorded.
 
+use std::collections::BTreeMap;
+
 use super::{
+    config::Config,
+    format::Format,
     layout::{Resolved, resolve},
+    offer::Offer,
+    privileges::{Privileges, Tracefs},
     release::Release,
-    symbols::{self, Symbols},
+    symbols::{Symbols, wanted},
     types::Types,
 };
 
@@ -72,6 +78,13 @@ impl Kernel {
         Some(&self.tracepoints[from..][..length.unwrap_or(self.tracepoints.len() - from)])
     }
 
+    /// The formats of the tracepoints whose record is read.
+    pub fn formats(self) -> BTreeMap<&'static str, Format> {
+        let names = ["sys_enter_madvise", "sys_exit_madvise"];
+        let format = |name| Some((name, Format::parse(self.tracepoint(name)?).unwrap()));
+        names.into_iter().filter_map(format).collect()
+    }
+
     pub fn types(self) -> Types {
         Types::parse(self.btf).unwrap()
     }
@@ -91,25 +104,42 @@ impl Kernel {
         Types::parse(&btf).unwrap()
     }
 
-    /// The symbols that lazyfree looks for.
+    /// Everything as it was recorded, for a process that may do everything.
+    pub fn offer(self) -> Offer {
+        Offer {
+            release: self.release(),
+            types: Ok(self.types()),
+            symbols: self.symbols(),
+            formats: self.formats(),
+            privileges: Privileges {
+                tracefs: Tracefs::At("/sys/kernel/tracing".into()),
+                ..Privileges::default()
+            },
+            config: Config::default(),
+            reads_memory: true,
+            mglru: false,
+        }
+    }
+
+    /// The symbols that the layout needs.
     pub fn symbols(self) -> Symbols {
-        Symbols::pick(self.kallsyms.lines(), &symbols::wanted())
+        Symbols::pick(self.kallsyms.lines(), &wanted())
     }
 
     /// The same on a host that hides addresses.
     pub fn hidden_symbols(self) -> Symbols {
         let hidden: Vec<_> = hide(self.kallsyms).collect();
-        Symbols::pick(hidden.iter().map(String::as_str), &symbols::wanted())
+        Symbols::pick(hidden.iter().map(String::as_str), &wanted())
     }
 
-    /// Everything as it was recorded.
+    /// What the probes need, as it was recorded.
     pub fn resolved(self) -> Resolved {
-        self.resolved_with(&self.types(), &self.symbols())
+        resolve(&self.offer(), PAGE_BYTES)
     }
 
-    /// With other types or symbols.
-    pub fn resolved_with(self, types: &Types, symbols: &Symbols) -> Resolved {
-        resolve(types, symbols, self.release(), PAGE_BYTES)
+    /// The same with other types or symbols.
+    pub fn resolved_with(self, types: Types, symbols: Symbols) -> Resolved {
+        resolve(&Offer { types: Ok(types), symbols, ..self.offer() }, PAGE_BYTES)
     }
 }
 

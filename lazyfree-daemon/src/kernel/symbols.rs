@@ -94,7 +94,6 @@ impl Symbols {
     }
 
     /// What became of a function; addresses needn't be shown for that.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the plan"))]
     pub fn function(&self, name: &str) -> Presence {
         self.functions.get(name).cloned().unwrap_or_default()
     }

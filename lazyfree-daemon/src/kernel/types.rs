@@ -107,7 +107,6 @@ impl Types {
 
     /// The arguments of a raw tracepoint, spelled as [`Types::spelling`] does; names of arguments
     /// aren't recorded. `None` where the kernel has no such tracepoint.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the plan of raw tracepoints"))]
     pub fn raw_tracepoint(&self, name: &str) -> Option<Vec<String>> {
         // TRACE_EVENT() leaves behind `typedef void (*btf_trace_NAME)(void *__data, ...)`, so that
         // the verifier knows what a program gets.

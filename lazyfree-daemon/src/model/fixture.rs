@@ -11,7 +11,7 @@ use lazyfree_common::{
 
 use super::{Model, Snapshot};
 use crate::{
-    sample::{Durations, Failure, FamilyName, HookSample, Sample, Session, SignalPlan},
+    sample::{Durations, Failure, FamilyName, HookSample, LimitedBy, Sample, Session, SignalPlan},
     signal::{Accuracy, HookKind, Signal},
     vmstat::Vmstat,
 };
@@ -62,6 +62,8 @@ impl Host {
                 cpus: 8,
                 mode: "fentry".to_owned(),
                 signals,
+                stalls: Vec::new(),
+                hooks: Vec::new(),
             },
             sample,
             vmstat: BTreeMap::from([("pglazyfree", 40_000), ("pglazyfreed", 30_000)]),
@@ -70,9 +72,9 @@ impl Host {
     }
 
     /// A host where no probe could be attached.
-    pub fn in_vmstat_mode() -> Self {
+    pub fn in_procfs_mode() -> Self {
         let mut host = Self::new();
-        "vmstat".clone_into(&mut host.session.mode);
+        "procfs".clone_into(&mut host.session.mode);
         for signal in Signal::ALL {
             match signal {
                 Signal::Marked => host.plan(signal).hook = "procfs:pglazyfree".to_owned(),
@@ -104,6 +106,8 @@ impl Host {
             accuracy: Accuracy::None,
             adds_up_calls: None,
             reason: reason.to_owned(),
+            fix: String::new(),
+            limited_by: LimitedBy::Host,
         };
     }
 
@@ -120,8 +124,8 @@ impl Host {
 
     /// One call of a hooked function, from entry to return.
     pub fn call(&mut self, family: Family, duration_ns: u64) {
-        self.count(Counter::ALL[PerFamily::Started.slot(family)], 1);
-        self.count(Counter::ALL[PerFamily::Finished.slot(family)], 1);
+        self.sample.counters.bump(PerFamily::Started, family, 1);
+        self.sample.counters.bump(PerFamily::Finished, family, 1);
         let durations = &mut self.sample.durations[family as usize];
         durations.sum_ns += duration_ns;
         durations.buckets[duration::bucket(duration_ns)] += 1;
@@ -139,7 +143,7 @@ impl Host {
 
     /// One batch of reclaim.
     pub fn reclaim(&mut self, reclaimer: Reclaimer, batch: Batch) {
-        let mut add = |what: PerReclaimer, by| self.count(Counter::ALL[what.slot(reclaimer)], by);
+        let mut add = |what, by| self.sample.counters.bump_of(what, reclaimer, by);
         add(PerReclaimer::Batches, 1);
         add(PerReclaimer::Hit, batch.hit);
         add(PerReclaimer::Redirtied, batch.redirtied);
@@ -154,7 +158,7 @@ impl Host {
         self.count(Counter::CompactionScannedPages, scanned);
         self.count(Counter::CompactionIsolatedPages, isolated);
         self.count(Counter::CompactionPinnedPages, pinned);
-        self.call(Family::Compaction, 20_000 + 100 * scanned);
+        self.call(Family::Isolate, 20_000 + 100 * scanned);
     }
 
     /// A sampled failure, at the time of the next sample.
@@ -221,7 +225,7 @@ impl Host {
 }
 
 fn observed(signal: Signal) -> SignalPlan {
-    use FamilyName::{Compaction, Madvise, Reclaim};
+    use FamilyName::{Isolate, Madvise, Reclaim};
     let (symbol, kind, adds_up_calls) = match signal {
         Signal::Advised | Signal::MarkedUnderPressure | Signal::SwapEntriesFreed => {
             ("madvise_free_pte_range", HookKind::Fexit, Some(Madvise))
@@ -233,7 +237,7 @@ fn observed(signal: Signal) -> SignalPlan {
             ("shrink_folio_list", HookKind::Fexit, Some(Reclaim))
         }
         Signal::CompactionScanned | Signal::CompactionIsolated | Signal::CompactionPinned => {
-            ("isolate_migratepages_block", HookKind::Fexit, Some(Compaction))
+            ("isolate_migratepages_block", HookKind::Fexit, Some(Isolate))
         }
     };
     let sampled = signal == Signal::Deactivated;
@@ -248,6 +252,8 @@ fn observed(signal: Signal) -> SignalPlan {
         } else {
             String::new()
         },
+        fix: String::new(),
+        limited_by: LimitedBy::Nothing,
     }
 }
 
@@ -264,7 +270,7 @@ fn hooks() -> Vec<HookSample> {
     [
         both("madvise", "madvise_free_pte_range", FamilyName::Madvise),
         both("reclaim", "shrink_folio_list", FamilyName::Reclaim),
-        both("compaction", "isolate_migratepages_block", FamilyName::Compaction),
+        both("compaction", "isolate_migratepages_block", FamilyName::Isolate),
     ]
     .concat()
 }

@@ -10,7 +10,10 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use lazyfree_common::{
     Counter, Family, Reclaimer,
@@ -18,11 +21,15 @@ use lazyfree_common::{
 };
 
 pub use snapshot::{
-    Audit, Context, Events, FamilyState, HookState, Ledger, Point, Residual, SignalState, Snapshot,
+    Audit, CgroupState, Context, Events, FamilyState, HookState, Ledger, OtherProcesses, Point,
+    ProcessState, Residual, SignalState, Snapshot, StallState,
 };
 
 use crate::{
-    sample::{Durations, Failure, Sample, Session, SignalPlan},
+    sample::{
+        CgroupSample, Durations, Failure, FamilyName, Pressure, Sample, Session, SignalPlan,
+        StallPlan,
+    },
     signal::{Accuracy, Signal},
 };
 
@@ -124,6 +131,18 @@ impl Model {
             self.failures.push_back(failure.clone());
         }
 
+        let stalls = stalls(&self.session.stalls, &families, &hooks, &self.last, &sample, interval);
+        let pressure = |earlier: &Sample| {
+            let (now, before) = sample.pressure.zip(earlier.pressure)?;
+            Some(Pressure {
+                some_us: now.some_us.saturating_sub(before.some_us),
+                full_us: now.full_us.saturating_sub(before.full_us),
+            })
+        };
+        let pressure_ratio = |of: fn(Pressure) -> u64| {
+            let waited = pressure(&self.last).filter(|_| interval > 0.0)?;
+            Some(of(waited) as f64 / 1e6 / interval)
+        };
         let counted = |counter| delta(&self.first, &sample, counter);
         let snapshot = Snapshot {
             session: Arc::clone(&self.session),
@@ -137,7 +156,17 @@ impl Model {
                 let slot = |s: &Sample| s.counters.of(PerReclaimer::Batches, Reclaimer::ALL[index]);
                 slot(&sample).wrapping_sub(slot(&self.first))
             }),
-            families,
+            families: families
+                .into_iter()
+                .filter(|state| Family::FUNCTIONS.contains(&state.family))
+                .collect(),
+            stalls,
+            processes: processes(&self.first, &sample),
+            other_processes: OtherProcesses {
+                calls: counted(Counter::OtherCalls),
+                advised_pages: counted(Counter::OtherAdvisedPages),
+            },
+            cgroups: cgroups(&self.first, &sample),
             events: Events {
                 submitted: counted(Counter::EventsSubmitted),
                 dropped: counted(Counter::EventsDropped),
@@ -146,6 +175,9 @@ impl Model {
             vmstat: sample.vmstat.since(&self.first.vmstat),
             context: Context {
                 lru_batch_pending: sample.lru_batch_pending,
+                pressure: pressure(&self.first),
+                pressure_some_ratio: pressure_ratio(|pressure| pressure.some_us),
+                pressure_full_ratio: pressure_ratio(|pressure| pressure.full_us),
                 mem_free_kb: sample.mem_free_kb,
                 mem_available_kb: sample.mem_available_kb,
                 mem_total_kb: sample.mem_total_kb,
@@ -259,6 +291,8 @@ fn signal_state(
         hook: plan.hook.clone(),
         kind: plan.kind,
         reason,
+        fix: plan.fix.clone(),
+        limited_by: plan.limited_by,
         pages: now.map(|total| total.pages),
         by_reclaimer: now.and_then(|total| total.by_reclaimer),
         pages_per_second: rate
@@ -279,22 +313,7 @@ fn trust(
     }
     let mut losses = Vec::new();
     if let Some(family) = plan.adds_up_calls {
-        let state = &families[Family::from(family) as usize];
-        if state.lost() > 0 {
-            losses.push(format!(
-                "{} calls of {} were not followed from entry to return",
-                state.lost(),
-                state.family.name()
-            ));
-        }
-        let counts = |hook: &&HookState| {
-            hook.family == plan.adds_up_calls || plan.symbol() == Some(&hook.symbol)
-        };
-        for hook in hooks.iter().filter(counts) {
-            if let Some(misses @ 1..) = hook.misses {
-                losses.push(format!("the kernel skipped {misses} runs of {}", hook.program));
-            }
-        }
+        losses.extend(lost_calls(family, plan.symbol(), families, hooks));
     }
     for (counter, what) in unseen(plan.signal) {
         let number = delta(first, now, *counter);
@@ -307,6 +326,118 @@ fn trust(
     } else {
         (Accuracy::Estimate, losses.join("; "))
     }
+}
+
+/// What was lost of the calls of a family, and of the runs of the programs that count it.
+fn lost_calls(
+    family: FamilyName,
+    symbol: Option<&str>,
+    families: &[FamilyState],
+    hooks: &[HookState],
+) -> Vec<String> {
+    let mut losses = Vec::new();
+    let state = &families[Family::from(family) as usize];
+    if state.lost() > 0 {
+        losses.push(format!(
+            "{} calls of {} were not followed from entry to return",
+            state.lost(),
+            state.family.name()
+        ));
+    }
+    let counts = |hook: &&HookState| hook.family == Some(family) || symbol == Some(&*hook.symbol);
+    for hook in hooks.iter().filter(counts) {
+        if let Some(misses @ 1..) = hook.misses {
+            losses.push(format!("the kernel skipped {misses} runs of {}", hook.program));
+        }
+    }
+    losses
+}
+
+fn stalls(
+    plans: &[StallPlan],
+    families: &[FamilyState],
+    hooks: &[HookState],
+    last: &Sample,
+    now: &Sample,
+    interval: f64,
+) -> Vec<StallState> {
+    let state = |plan: &StallPlan| {
+        let family = Family::from(plan.stall);
+        let mut accuracy = plan.accuracy;
+        let mut reason = plan.reason.clone();
+        if accuracy == Accuracy::Exact {
+            let losses = lost_calls(plan.stall, None, families, hooks);
+            if !losses.is_empty() {
+                (accuracy, reason) = (Accuracy::Estimate, losses.join("; "));
+            }
+        }
+        let sum_ns = |s: &Sample| s.durations.get(family as usize).map_or(0, |d| d.sum_ns);
+        let waited_ns = sum_ns(now).saturating_sub(sum_ns(last));
+        let observed = accuracy != Accuracy::None && interval > 0.0;
+        StallState {
+            accuracy,
+            hook: plan.hook.clone(),
+            kind: plan.kind,
+            reason,
+            fix: plan.fix.clone(),
+            limited_by: plan.limited_by,
+            waits: families[family as usize].clone(),
+            seconds_in_interval: observed.then_some(waited_ns as f64 / 1e9),
+        }
+    };
+    plans.iter().map(state).collect()
+}
+
+/// A process that is new since the first sample has counted from 0.
+fn processes(first: &Sample, now: &Sample) -> Vec<ProcessState> {
+    let before: BTreeMap<_, _> = first.processes.iter().map(|row| (row.tgid, row)).collect();
+    let since = |now: Option<u64>, before: Option<u64>| {
+        now.map(|now| now.saturating_sub(before.unwrap_or(0)))
+    };
+    let mut rows: Vec<_> = now
+        .processes
+        .iter()
+        .map(|row| {
+            let before = before.get(&row.tgid);
+            ProcessState {
+                tgid: row.tgid,
+                comm: row.comm.clone(),
+                calls: since(row.calls, before.and_then(|row| row.calls)),
+                advised_pages: since(row.advised_pages, before.and_then(|row| row.advised_pages)),
+                rss_bytes: row.rss_kb.map(|kb| kb * 1024),
+                lazyfree_bytes: row.lazyfree_kb.map(|kb| kb * 1024),
+            }
+        })
+        // What it did before the first sample isn't part of this.
+        .filter(|row| row.calls != Some(0) || row.lazyfree_bytes.is_some_and(|bytes| bytes > 0))
+        .collect();
+    rows.sort_by(|a, b| {
+        let amount = |row: &ProcessState| (row.advised_pages, row.lazyfree_bytes);
+        amount(b).cmp(&amount(a)).then(a.tgid.cmp(&b.tgid))
+    });
+    rows
+}
+
+/// A cgroup that is new since the first sample has counted from 0.
+fn cgroups(first: &Sample, now: &Sample) -> Vec<CgroupState> {
+    let before: BTreeMap<_, _> = first.cgroups.iter().map(|row| (&*row.path, row)).collect();
+    let mut rows: Vec<_> = now
+        .cgroups
+        .iter()
+        .map(|row| {
+            let before = before.get(&*row.path).copied();
+            let since =
+                |now: u64, of: fn(&CgroupSample) -> u64| now.saturating_sub(before.map_or(0, of));
+            CgroupState {
+                path: row.path.clone(),
+                marked: since(row.pglazyfree, |row| row.pglazyfree),
+                hit: since(row.pglazyfreed, |row| row.pglazyfreed),
+            }
+        })
+        .filter(|row| row.marked > 0 || row.hit > 0)
+        .collect();
+    rows.sort_by(|a, b| (b.marked, b.hit).cmp(&(a.marked, a.hit)).then(a.path.cmp(&b.path)));
+    rows
 }
 
 /// What the probes count of pages that are missing in a signal, or are in the wrong one.
@@ -330,6 +461,7 @@ fn unseen(signal: Signal) -> &'static [(Counter, &'static str)] {
     }
 }
 
+/// One for each [`Family`], in their order.
 fn families(first: &Sample, now: &Sample) -> Vec<FamilyState> {
     Family::ALL
         .iter()
@@ -341,6 +473,7 @@ fn families(first: &Sample, now: &Sample) -> Vec<FamilyState> {
             let durations = |s: &Sample| s.durations.get(family as usize).cloned();
             FamilyState {
                 family,
+                followed: now.hooks.iter().any(|hook| hook.family == Some(family.into())),
                 started: counted(PerFamily::Started),
                 finished: counted(PerFamily::Finished),
                 in_flight: now.in_flight.get(family as usize).copied().unwrap_or(0),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lazyfree_common::{Family, Reclaimer};
 
 use crate::{
-    sample::{Durations, Failure, FamilyName, Session},
+    sample::{Durations, Failure, FamilyName, LimitedBy, Pressure, Session},
     signal::{Accuracy, HookKind, Signal},
     vmstat::Vmstat,
 };
@@ -29,8 +29,16 @@ pub struct Snapshot {
     pub ledger: Ledger,
     /// Reclaim batches, by [`Reclaimer`].
     pub batches: [u64; Reclaimer::COUNT],
-    /// Calls and losses, by [`Family`].
+    /// Calls and losses of the hooked functions, in the order of [`Family::FUNCTIONS`].
     pub families: Vec<FamilyState>,
+    /// Waits, in the order of [`Family::STALLS`].
+    pub stalls: Vec<StallState>,
+    /// Processes that gave memory back, those that gave most first.
+    pub processes: Vec<ProcessState>,
+    /// Processes for which there was no room in the kernel's table.
+    pub other_processes: OtherProcesses,
+    /// Memory cgroups with lazyfree pages of their own, those that marked most first.
+    pub cgroups: Vec<CgroupState>,
     /// Events of the ring buffer.
     pub events: Events,
     /// Every program attached.
@@ -53,6 +61,17 @@ impl Snapshot {
         self.signals.iter().find(|state| state.signal == signal)
     }
 
+    /// The calls of a hooked function.
+    pub fn family(&self, family: Family) -> Option<&FamilyState> {
+        self.families.iter().find(|state| state.family == family)
+    }
+
+    /// Whether a program sees the batches of reclaim: entry and return of each, or what a
+    /// tracepoint tells at its end.
+    pub fn sees_batches(&self) -> bool {
+        self.signal(Signal::Redirtied).is_some_and(|state| state.pages.is_some())
+    }
+
     /// Runs that the kernel skipped, over all programs; `None` if it tells of none of them.
     pub fn misses(&self) -> Option<u64> {
         self.hooks.iter().filter_map(|hook| hook.misses).reduce(|sum, misses| sum + misses)
@@ -70,8 +89,12 @@ pub struct SignalState {
     pub hook: String,
     /// Kind of the hook.
     pub kind: Option<HookKind>,
-    /// Why it isn't exact; empty if it is.
+    /// Why it isn't exact, or what an exact number leaves out; else empty.
     pub reason: String,
+    /// What to do about it; empty where nothing can be done.
+    pub fix: String,
+    /// What stands in the way of a better number.
+    pub limited_by: LimitedBy,
     /// Total since the first sample, in pages (or swap entries).
     pub pages: Option<u64>,
     /// The same by [`Reclaimer`], for the signals of reclaim.
@@ -115,6 +138,8 @@ impl Ledger {
 pub struct FamilyState {
     /// Which.
     pub family: Family,
+    /// Whether programs follow its calls; if not, all else here is zero and says nothing.
+    pub followed: bool,
     /// Calls seen at entry.
     pub started: u64,
     /// Calls seen at entry and return.
@@ -138,6 +163,65 @@ impl FamilyState {
     }
 }
 
+/// One kind of wait.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StallState {
+    /// How far the numbers can be trusted now; `None` means there are none.
+    pub accuracy: Accuracy,
+    /// `kind:name`; empty if there is no hook.
+    pub hook: String,
+    /// Kind of the hook.
+    pub kind: Option<HookKind>,
+    /// As for [`SignalState::reason`].
+    pub reason: String,
+    /// As for [`SignalState::fix`].
+    pub fix: String,
+    /// As for [`SignalState::limited_by`].
+    pub limited_by: LimitedBy,
+    /// Numbers and durations. All zero where not observed.
+    pub waits: FamilyState,
+    /// Time waited in the last interval, in seconds, of waits that ended in it; `None` where not
+    /// observed. Several tasks can wait at once.
+    pub seconds_in_interval: Option<f64>,
+}
+
+/// One process, since the first sample.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessState {
+    /// Its pid in the initial pid namespace.
+    pub tgid: u32,
+    /// Its name.
+    pub comm: String,
+    /// Calls with MADV_FREE; `None` where they aren't observed.
+    pub calls: Option<u64>,
+    /// Pages in their ranges; `None` where they aren't observed.
+    pub advised_pages: Option<u64>,
+    /// Resident memory now; `None` where it wasn't looked at or may not be.
+    pub rss_bytes: Option<u64>,
+    /// Lazyfree memory that is resident now; `None` as above.
+    pub lazyfree_bytes: Option<u64>,
+}
+
+/// What the processes did that have no row of their own, since the first sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OtherProcesses {
+    /// Calls with MADV_FREE.
+    pub calls: u64,
+    /// Pages in their ranges.
+    pub advised_pages: u64,
+}
+
+/// One memory cgroup, since the first sample or since it was made, with its descendants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CgroupState {
+    /// Path below the root of the hierarchy, with a leading slash.
+    pub path: String,
+    /// Pages that became lazyfree, as the kernel counts them.
+    pub marked: u64,
+    /// Lazyfree pages that reclaim freed, as the kernel counts them.
+    pub hit: u64,
+}
+
 /// Events of the ring buffer since the first sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Events {
@@ -152,7 +236,7 @@ pub struct Events {
 pub struct HookState {
     /// Name in the eBPF object.
     pub program: String,
-    /// Kernel function.
+    /// Kernel function or tracepoint.
     pub symbol: String,
     /// The family whose calls it follows.
     pub family: Option<FamilyName>,
@@ -167,6 +251,12 @@ pub struct HookState {
 pub struct Context {
     /// Folios in the CPUs' lazyfree batches, not yet in `pglazyfree`.
     pub lru_batch_pending: Option<u64>,
+    /// Time waited for memory since the first sample (PSI); `None` where the kernel doesn't tell.
+    pub pressure: Option<Pressure>,
+    /// Share of the last interval in which at least one task waited for memory.
+    pub pressure_some_ratio: Option<f64>,
+    /// Share of the last interval in which all tasks that could have run waited for memory.
+    pub pressure_full_ratio: Option<f64>,
     /// Free memory.
     pub mem_free_kb: u64,
     /// Memory available without swapping; it includes pending lazyfree pages.

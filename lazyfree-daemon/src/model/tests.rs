@@ -10,7 +10,7 @@ use super::{
     fixture::{Batch, Host},
 };
 use crate::{
-    sample::{FamilyName, HookSample},
+    sample::HookSample,
     signal::{Accuracy, HookKind, Signal},
 };
 
@@ -82,12 +82,16 @@ fn a_total_waits_for_a_counter_that_stepped_back() {
 fn no_reclaimer_steps_back_and_their_sum_is_the_total() {
     let mut host = Host::new();
     host.advance(1);
-    let slot = |reclaimer| Counter::ALL[PerReclaimer::Hit.slot(reclaimer)];
-    host.sample.counters.set(slot(Reclaimer::Kswapd), 40);
-    host.sample.counters.set(slot(Reclaimer::Memcg), 2);
+    let before = host.sample.counters.clone();
+    let hits = |kswapd, memcg| {
+        let mut counters = before.clone();
+        counters.bump_of(PerReclaimer::Hit, Reclaimer::Kswapd, kswapd);
+        counters.bump_of(PerReclaimer::Hit, Reclaimer::Memcg, memcg);
+        counters
+    };
+    host.sample.counters = hits(40, 2);
     host.advance(1);
-    host.sample.counters.set(slot(Reclaimer::Kswapd), 30);
-    host.sample.counters.set(slot(Reclaimer::Memcg), 7);
+    host.sample.counters = hits(30, 7);
     let snapshot = host.advance(1);
     let hit = snapshot.signal(Signal::Hit).unwrap();
     assert_eq!(hit.by_reclaimer, Some([40, 0, 7, 0]));
@@ -117,28 +121,29 @@ fn attempts_are_hit_redirtied_pinned_and_kept() {
 
 #[test]
 fn every_counter_is_shown_by_its_signal_alone() {
-    for (counter, expected) in [
-        (Counter::AdvisedPages, vec![Signal::Advised]),
-        (Counter::MarkedPages, vec![Signal::Marked]),
-        (Counter::MarkedUnderPressurePages, vec![Signal::MarkedUnderPressure]),
-        (Counter::SwapEntriesFreed, vec![Signal::SwapEntriesFreed]),
-        (Counter::HitDirect, vec![Signal::Attempts, Signal::Hit]),
-        (Counter::RedirtiedDirect, vec![Signal::Attempts, Signal::Redirtied]),
-        (Counter::PinnedDirect, vec![Signal::Attempts, Signal::ReclaimPinned]),
-        (Counter::KeptDirect, vec![Signal::Attempts, Signal::Kept]),
-        (Counter::CompactionScannedPages, vec![Signal::CompactionScanned]),
-        (Counter::CompactionIsolatedPages, vec![Signal::CompactionIsolated]),
-        (Counter::CompactionPinnedPages, vec![Signal::CompactionPinned]),
-        (Counter::AuditHitPages, vec![]),
+    let direct = |what: PerReclaimer| what.slot(Reclaimer::Direct);
+    for (slot, expected) in [
+        (Counter::AdvisedPages as usize, vec![Signal::Advised]),
+        (Counter::MarkedPages as usize, vec![Signal::Marked]),
+        (Counter::MarkedUnderPressurePages as usize, vec![Signal::MarkedUnderPressure]),
+        (Counter::SwapEntriesFreed as usize, vec![Signal::SwapEntriesFreed]),
+        (direct(PerReclaimer::Hit), vec![Signal::Attempts, Signal::Hit]),
+        (direct(PerReclaimer::Redirtied), vec![Signal::Attempts, Signal::Redirtied]),
+        (direct(PerReclaimer::Pinned), vec![Signal::Attempts, Signal::ReclaimPinned]),
+        (direct(PerReclaimer::Kept), vec![Signal::Attempts, Signal::Kept]),
+        (Counter::CompactionScannedPages as usize, vec![Signal::CompactionScanned]),
+        (Counter::CompactionIsolatedPages as usize, vec![Signal::CompactionIsolated]),
+        (Counter::CompactionPinnedPages as usize, vec![Signal::CompactionPinned]),
+        (Counter::AuditHitPages as usize, vec![]),
     ] {
         let mut host = Host::new();
         host.advance(1);
-        host.count(counter, 3);
+        host.sample.counters.bump_slot(slot, 3);
         let snapshot = host.advance(1);
         let moved = snapshot.signals.iter().filter(|state| state.pages != Some(0));
         let moved: Vec<_> = moved.map(|state| (state.signal, state.pages)).collect();
         let expected: Vec<_> = expected.into_iter().map(|signal| (signal, Some(3))).collect();
-        assert_eq!(moved, expected, "{counter:?}");
+        assert_eq!(moved, expected, "{slot}");
     }
 }
 
@@ -176,7 +181,7 @@ fn the_residual_is_ours_less_the_kernels_and_what_waits_in_the_batches() {
 
 #[test]
 fn there_is_no_residual_of_the_kernel_against_itself() {
-    let mut host = Host::in_vmstat_mode();
+    let mut host = Host::in_procfs_mode();
     host.advance(1);
     host.vmstat("pglazyfree", 64);
     let snapshot = host.advance(1);
@@ -186,7 +191,7 @@ fn there_is_no_residual_of_the_kernel_against_itself() {
 
 #[test]
 fn without_a_probe_the_kernels_counter_is_shown() {
-    let mut host = Host::in_vmstat_mode();
+    let mut host = Host::in_procfs_mode();
     host.advance(1);
     host.vmstat("pglazyfree", 64);
     host.vmstat("pglazyfreed", 32);
@@ -202,7 +207,7 @@ fn without_a_probe_the_kernels_counter_is_shown() {
 
 #[test]
 fn a_counter_that_the_kernel_lacks_is_no_zero() {
-    let mut host = Host::in_vmstat_mode();
+    let mut host = Host::in_procfs_mode();
     host.plan(Signal::Hit).hook = "procfs:pgxxxxfreed".to_owned();
     host.advance(1);
     let snapshot = host.advance(1);
@@ -233,26 +238,27 @@ const OF_COMPACTION: &[Signal] =
 
 #[test]
 fn what_was_lost_takes_the_word_exact_away_where_it_is_missing() {
-    let of_family =
-        |what: PerFamily, family: FamilyName| Counter::ALL[what.slot(Family::from(family))];
-    for (counter, expected) in [
-        (of_family(PerFamily::ReturnsLost, FamilyName::Madvise), OF_MADVISE),
-        (of_family(PerFamily::EntriesLost, FamilyName::Reclaim), OF_RECLAIM),
-        (of_family(PerFamily::MapFull, FamilyName::Compaction), OF_COMPACTION),
-        (Counter::UnresolvedPages, &[Signal::Redirtied, Signal::ReclaimPinned]),
-        (Counter::UnwalkedBatches, &[Signal::Attempts, Signal::ReclaimPinned, Signal::Kept]),
-        (Counter::CompactionUnwalkedPages, &[Signal::CompactionPinned]),
+    for (slot, expected) in [
+        (PerFamily::ReturnsLost.slot(Family::Madvise), OF_MADVISE),
+        (PerFamily::EntriesLost.slot(Family::Reclaim), OF_RECLAIM),
+        (PerFamily::MapFull.slot(Family::Isolate), OF_COMPACTION),
+        (Counter::UnresolvedPages as usize, &[Signal::Redirtied, Signal::ReclaimPinned]),
+        (
+            Counter::UnwalkedBatches as usize,
+            &[Signal::Attempts, Signal::ReclaimPinned, Signal::Kept],
+        ),
+        (Counter::CompactionUnwalkedPages as usize, &[Signal::CompactionPinned]),
         // An event is an example; the counts don't come from it.
-        (Counter::EventsDropped, &[]),
+        (Counter::EventsDropped as usize, &[]),
     ] {
         let mut host = Host::new();
-        host.count(counter, 1_000);
-        assert_eq!(degraded(&host.advance(1)), BTreeMap::new(), "{counter:?} before the start");
-        host.count(counter, 3);
+        host.sample.counters.bump_slot(slot, 1_000);
+        assert_eq!(degraded(&host.advance(1)), BTreeMap::new(), "{slot} before the start");
+        host.sample.counters.bump_slot(slot, 3);
         let degraded = degraded(&host.advance(1));
-        assert_eq!(degraded.keys().copied().collect::<Vec<_>>(), expected, "{counter:?}");
+        assert_eq!(degraded.keys().copied().collect::<Vec<_>>(), expected, "{slot}");
         for reason in degraded.values() {
-            assert!(reason.starts_with("3 "), "{counter:?}: {reason}");
+            assert!(reason.starts_with("3 "), "{slot}: {reason}");
         }
     }
 }
@@ -320,8 +326,8 @@ fn misses_that_the_kernel_does_not_tell_are_not_made_up() {
 fn every_loss_is_named() {
     let mut host = Host::new();
     host.advance(1);
-    host.count(Counter::ReclaimReturnsLost, 2);
-    host.count(Counter::ReclaimMapFull, 1);
+    host.sample.counters.bump(PerFamily::ReturnsLost, Family::Reclaim, 2);
+    host.sample.counters.bump(PerFamily::MapFull, Family::Reclaim, 1);
     host.count(Counter::UnwalkedBatches, 4);
     for hook in &mut host.sample.hooks {
         hook.misses = Some(6);
@@ -342,7 +348,7 @@ fn what_was_no_more_than_an_estimate_keeps_its_own_reason() {
     plan.reason = "a known gap".to_owned();
     host.unobserve(Signal::Kept, "no such function");
     host.advance(1);
-    host.count(Counter::ReclaimReturnsLost, 2);
+    host.sample.counters.bump(PerFamily::ReturnsLost, Family::Reclaim, 2);
     let snapshot = host.advance(1);
     let state = |signal| {
         let state = snapshot.signal(signal).unwrap();

@@ -186,6 +186,8 @@ mod tests {
             cpus: 2,
             mode: "fentry".to_owned(),
             signals: Vec::new(),
+            stalls: Vec::new(),
+            hooks: Vec::new(),
         }
     }
 

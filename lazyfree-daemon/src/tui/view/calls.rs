@@ -35,7 +35,7 @@ pub fn lines(scene: &Scene<'_>) -> Vec<Line<'static>> {
     let mut lines = vec![grid.head(scene.theme.title, scene.theme.faint)];
     lines.extend(scene.snapshot.families.iter().map(|family| {
         let name = family.family.name().to_owned();
-        if !scene.follows(family.family) {
+        if !family.followed {
             return grid.remark(name, "not observed".to_owned(), scene.theme.faint);
         }
         let lost = family.lost();

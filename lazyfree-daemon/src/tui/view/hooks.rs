@@ -119,7 +119,7 @@ fn calls(scene: &Scene<'_>) -> Vec<Line<'static>> {
     let alarm = |lost| (count(lost), if lost > 0 { theme.alarm } else { Style::new() });
     lines.extend(scene.snapshot.families.iter().map(|family| {
         let name = family.family.name().to_owned();
-        if !scene.follows(family.family) {
+        if !family.followed {
             return grid.remark(name, "not observed".to_owned(), theme.faint);
         }
         grid.row([

@@ -1,10 +1,8 @@
 //! What every part of the screen reads, and how all of them write amounts.
 
-use lazyfree_common::Family;
-
 use crate::{
     model::{SignalState, Snapshot},
-    signal::{Accuracy, HookKind, Signal, Unit},
+    signal::{Accuracy, Unit},
     tui::{
         app::{App, Scale},
         theme::{Glyphs, Theme},
@@ -75,18 +73,6 @@ impl<'a> Scene<'a> {
         Some(match state.signal.info().unit {
             Unit::Pages => self.rate(rate),
             Unit::Entries => units::count_per_second(rate),
-        })
-    }
-
-    /// Whether a probe sees the calls of a family; without one there are no counts of them.
-    pub fn follows(&self, family: Family) -> bool {
-        let signal = match family {
-            Family::Madvise => Signal::Advised,
-            Family::Reclaim => Signal::Attempts,
-            Family::Compaction => Signal::CompactionScanned,
-        };
-        self.snapshot.signal(signal).is_some_and(|state| {
-            state.accuracy != Accuracy::None && state.kind != Some(HookKind::Procfs)
         })
     }
 }

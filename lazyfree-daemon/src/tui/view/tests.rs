@@ -1,7 +1,10 @@
 //! Every view as it appears, at the sizes that matter.
 
 use insta::assert_snapshot;
-use lazyfree_common::{Counter, Reclaimer};
+use lazyfree_common::{
+    Counter, Family, Reclaimer,
+    counter::{PerFamily, SLOTS},
+};
 use ratatui::{
     Terminal,
     backend::TestBackend,
@@ -103,7 +106,7 @@ fn without_data() {
 
 #[test]
 fn without_probes() {
-    let mut host = Host::in_vmstat_mode();
+    let mut host = Host::in_procfs_mode();
     host.advance(1);
     host.vmstat("pglazyfree", 12_800);
     host.vmstat("pglazyfreed", 2_560);
@@ -121,6 +124,7 @@ fn with_some_signals_unobserved() {
     {
         host.unobserve(signal, "isolate_migratepages_block was inlined into its caller");
     }
+    host.sample.hooks.retain(|hook| hook.symbol != "isolate_migratepages_block");
     host.unobserve(Signal::ReclaimPinned, "the layout of struct folio is unknown");
     let (_, snapshot) = host.busy(30);
     assert_snapshot!("some_unobserved_80x48", shot("", (80, 48), &snapshot));
@@ -131,7 +135,7 @@ fn with_losses_and_residuals() {
     let (mut host, _) = Host::new().busy(30);
     host.sample.in_flight = vec![2, 1, 0];
     host.vmstat("pglazyfree", 3);
-    host.count(Counter::ReclaimReturnsLost, 2);
+    host.sample.counters.bump(PerFamily::ReturnsLost, Family::Reclaim, 2);
     host.count(Counter::EventsDropped, 1_234);
     host.sample.hooks[3].misses = Some(5);
     host.sample.mem_free_kb = host.sample.min_free_kb;
@@ -171,8 +175,8 @@ fn with_large_numbers() {
     let mut host = Host::new();
     "a-very-long-name-of-a-node.region-7.example.org".clone_into(&mut host.session.host);
     host.advance(1);
-    for &counter in Counter::ALL {
-        host.count(counter, 3_000_000_000_000);
+    for slot in 0..SLOTS {
+        host.sample.counters.bump_slot(slot, 3_000_000_000_000);
     }
     host.vmstat("pglazyfree", 3_000_000_000_000);
     host.sample.durations[1].buckets[39] = 7;
@@ -223,7 +227,7 @@ fn without_colours_no_cell_has_one() {
 
 #[test]
 fn no_size_and_no_place_of_the_page_panics() {
-    let (busy, idle) = (busy(), Host::in_vmstat_mode().advance(1));
+    let (busy, idle) = (busy(), Host::in_procfs_mode().advance(1));
     for snapshot in [&busy, &idle] {
         for keys in ["", "2", "3", "?"] {
             for width in [0, 1, 12, 35, 36, 40, 57, 79, 80, 100, 175, 230] {

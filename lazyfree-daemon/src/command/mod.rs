@@ -1,5 +1,6 @@
 //! The subcommands: arguments in, exit status out.
 
+pub mod doctor;
 pub mod run;
 pub mod stat;
 pub mod top;

@@ -7,6 +7,7 @@
 
 mod config;
 mod counts;
+mod facts;
 #[cfg(test)]
 mod fixture;
 mod format;

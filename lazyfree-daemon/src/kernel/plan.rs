@@ -327,7 +327,7 @@ impl Try<'_> {
                 .get(*name)
                 .ok_or_else(|| absent().fix("a kernel built with CONFIG_FTRACE_SYSCALLS=y"))?;
             return format
-                .expect(fields)
+                .expect(name, fields)
                 .map_err(|differs| Reason::new(Cause::UnknownShape, differs));
         }
         debug_assert_eq!(kind, HookKind::RawTracepoint);

@@ -14,6 +14,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::{
     counts::{Counts, Reading},
+    facts::facts,
     hook::Hook,
     host,
     layout::resolve,
@@ -120,16 +121,17 @@ pub fn open(options: Options) -> Result<(Option<Probes>, Session), OpenError> {
     }
     let page_size = rustix::param::page_size() as u64;
     let resolved = resolve(&offer, page_size);
-    let facts = Facts { release: offer.release, mglru: offer.mglru, vmemmap };
+    let kernel = Facts { release: offer.release, mglru: offer.mglru, vmemmap };
     let session = Session {
         kernel: host::release(),
         host: host::name(),
         page_size,
         cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
         mode: mode.to_owned(),
-        signals: signals(&outcomes, &resolved, facts),
+        signals: signals(&outcomes, &resolved, kernel),
         stalls: stalls(&outcomes),
         hooks: outcomes.rows(),
+        facts: facts(&offer),
     };
     Ok((probes.filter(|_| mode != ProbeKind::Procfs.name()), session))
 }

@@ -30,7 +30,6 @@ impl Config {
     }
 
     /// Reads the text of such a file.
-    #[cfg(test)]
     pub fn parse(text: &[u8]) -> Self {
         let options = KernelConfig::from_buf_read(text).ok().map(|config| config.0);
         // One without a single option isn't a configuration in which all are off.

@@ -7,7 +7,6 @@ mod bpf;
 mod daemon;
 mod errors;
 mod pressure;
-mod process;
 mod screen;
 mod stat;
 mod storm;
@@ -16,6 +15,8 @@ mod workloads;
 use std::process::ExitCode;
 
 use anyhow::Result;
+
+use crate::{family::Family, process};
 
 /// What came of a test that did not fail.
 pub enum Outcome {
@@ -42,26 +43,6 @@ impl Case {
             .iter()
             .map(|&family| Self::new(format!("{name}[{}]", family.name()), move || run(family)))
             .collect()
-    }
-}
-
-/// How the probes are attached.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Family {
-    /// BPF trampolines.
-    Fentry,
-    /// kprobe and kretprobe.
-    Kprobe,
-}
-
-impl Family {
-    const ALL: [Family; 2] = [Family::Fentry, Family::Kprobe];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Family::Fentry => "fentry",
-            Family::Kprobe => "kprobe",
-        }
     }
 }
 

@@ -2,9 +2,15 @@
 //! doesn't work, never for deciding: many hosts don't have it, and what a kernel can do shows
 //! better by other means.
 
-use std::{collections::HashMap, path::Path};
+use std::{
+    collections::HashMap,
+    fs,
+    io::{self, Read as _},
+    iter,
+};
 
-use procfs::{ConfigSetting, Current as _, FromBufRead as _, FromRead as _, KernelConfig};
+use flate2::read::GzDecoder;
+use procfs::{ConfigSetting, FromBufRead as _, KernelConfig};
 
 /// The options; unknown where the host has no file with them.
 #[derive(Clone, Debug, Default)]
@@ -16,26 +22,19 @@ impl Config {
     /// Reads `/proc/config.gz`, else the file that distributions install beside the kernel of this
     /// release (`uname -r`), in `/boot` or with its modules.
     pub fn read(release: &str) -> Self {
-        // Where that exists, procfs reads no other; it would go on with a file of any kernel.
-        let compressed = Path::new(KernelConfig::PATH).exists();
-        let running = compressed.then(KernelConfig::current).and_then(Result::ok);
-        let config = running.or_else(|| {
-            let beside = ["/boot/config-RELEASE", "/usr/lib/modules/RELEASE/config"];
-            let paths = beside.iter().map(|path| path.replace("RELEASE", release));
-            paths.map(KernelConfig::from_file).find_map(Result::ok)
-        });
-        Self::new(config)
+        let beside = ["/boot/config-RELEASE", "/usr/lib/modules/RELEASE/config"];
+        let plain = beside.iter().map(|path| fs::read(path.replace("RELEASE", release)));
+        let texts = iter::once_with(|| unpack(&fs::read("/proc/config.gz")?)).chain(plain);
+        let mut configs = texts.filter_map(Result::ok).map(|text| Self::parse(&text));
+        configs.find(|config| config.options.is_some()).unwrap_or_default()
     }
 
     /// Reads the text of such a file.
     #[cfg(test)]
     pub fn parse(text: &[u8]) -> Self {
-        Self::new(KernelConfig::from_buf_read(text).ok())
-    }
-
-    fn new(config: Option<KernelConfig>) -> Self {
-        // A file without a single option isn't a configuration in which all are off.
-        Self { options: config.map(|config| config.0).filter(|options| !options.is_empty()) }
+        let options = KernelConfig::from_buf_read(text).ok().map(|config| config.0);
+        // One without a single option isn't a configuration in which all are off.
+        Self { options: options.filter(|options| !options.is_empty()) }
     }
 
     /// An option that is set, such as `CONFIG_KPROBES`.
@@ -49,8 +48,18 @@ impl Config {
     }
 }
 
+fn unpack(packed: &[u8]) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    GzDecoder::new(packed).read_to_end(&mut text)?;
+    Ok(text)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::{io::Write as _, path::Path};
+
+    use flate2::{Compression, write::GzEncoder};
+
     use super::*;
 
     const TEXT: &[u8] = b"\
@@ -89,6 +98,18 @@ CONFIG_HZ=250
             assert_eq!(config.get("CONFIG_KPROBES"), None, "{text:?}");
         }
         assert!(!Config::default().is_off("CONFIG_KPROBES"));
+    }
+
+    #[test]
+    fn a_compressed_configuration_is_whole_or_an_error() {
+        let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+        packed.write_all(TEXT).unwrap();
+        let packed = packed.finish().unwrap();
+        assert_eq!(unpack(&packed).unwrap(), TEXT);
+        for end in 0..packed.len() {
+            assert!(unpack(&packed[..end]).is_err(), "{end} bytes");
+        }
+        assert!(unpack(TEXT).is_err());
     }
 
     #[test]

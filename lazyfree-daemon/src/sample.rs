@@ -86,11 +86,15 @@ impl Session {
             text +=
                 &format!(", {estimates} {}", if estimates == 1 { "estimate" } else { "estimates" });
         }
-        if unseen > 0 {
-            text += &format!(", {unseen} not observed");
-        }
-        if waits > 0 {
-            text += &format!(", {waits} of {} kinds of stalls not observed", self.stalls.len());
+        let unseen = (unseen > 0).then(|| unseen.to_string());
+        let waits = match waits {
+            0 => None,
+            _ if waits == self.stalls.len() => Some("all stalls".to_owned()),
+            _ => Some(format!("{waits} of {} stalls", self.stalls.len())),
+        };
+        let missing: Vec<_> = unseen.into_iter().chain(waits).collect();
+        if !missing.is_empty() {
+            text += &format!(", {} not observed", missing.join(" and "));
         }
         text
     }
@@ -487,8 +491,8 @@ mod tests {
         );
         assert_eq!(
             Host::in_procfs_mode().session.summary(),
-            "mode procfs: 1 of 13 signals exact, 1 estimate, 11 not observed, \
-             4 of 4 kinds of stalls not observed; lazyfree doctor says why"
+            "mode procfs: 1 of 13 signals exact, 1 estimate, 11 and all stalls not observed; \
+             lazyfree doctor says why"
         );
     }
 

@@ -285,7 +285,7 @@ fn others() -> [Metric; 26] {
             Counter,
             &["outcome"],
             |snapshot, series| {
-                if snapshot.family(Family::Reclaim).is_some_and(|state| state.followed) {
+                if snapshot.sees_failures() {
                     series.add(&["submitted"], snapshot.events.submitted as f64);
                     series.add(&["dropped"], snapshot.events.dropped as f64);
                 }

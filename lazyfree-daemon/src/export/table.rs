@@ -3,7 +3,7 @@
 
 use std::fmt::{Display, Formatter, Result};
 
-use lazyfree_common::Reclaimer;
+use lazyfree_common::{Family, Reclaimer};
 
 use super::{
     duration::Summary,
@@ -196,7 +196,7 @@ impl Report {
             quantiles(f, [waits.p50_below_ns, waits.p99_below_ns, waits.max_below_ns])?;
             writeln!(f)?;
         }
-        if !self.calls.is_empty() {
+        if self.calls.iter().any(|(name, _)| *name == Family::Reclaim.name()) {
             let (submitted, dropped) = (self.events.submitted, self.events.dropped);
             writeln!(f, " events         {submitted} submitted, {dropped} dropped")?;
         }

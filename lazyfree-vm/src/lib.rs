@@ -9,6 +9,7 @@ pub mod e2e;
 pub mod family;
 pub mod host;
 pub mod job;
+pub mod privileges;
 pub mod process;
 pub mod report;
 pub mod workloads;

@@ -39,10 +39,14 @@ pub fn offer() -> Result<Offer, OpenError> {
     let config = Config::read(&text);
     let release = Release::parse(&text).ok_or(OpenError::BadRelease(text))?;
     let privileges = Privileges::read();
+    let types = types();
+    tracing::debug!("read the kernel's types");
+    let symbols = symbols();
+    tracing::debug!("read the kernel's symbols");
     Ok(Offer {
         release,
-        types: types(),
-        symbols: symbols(),
+        types,
+        symbols,
         formats: formats(&privileges.tracefs),
         privileges,
         config,

@@ -191,7 +191,7 @@ impl Try<'_> {
             self.allowed(entry, self.hook.needs_memory()).and_then(|()| self.target(entry));
         let target = match target {
             Ok(target) => target,
-            Err(reason) => return self.refuse(entry, self.hook.targets()[0].symbol, reason),
+            Err(reason) => return self.refuse(entry, self.name(), reason),
         };
         let program = |kind: HookKind| Program {
             name: format!("{}_{}", kind.name(), target.program),
@@ -207,6 +207,12 @@ impl Try<'_> {
             programs: exit.into_iter().chain([entry]).map(program).collect(),
             family: self.hook.family(),
         }));
+    }
+
+    /// The function's name on this kernel, or the newest one that is known.
+    fn name(&self) -> &'static str {
+        let here = self.offer.types.as_ref().ok().and_then(|types| self.hook.find(types).ok());
+        here.map_or(self.hook.targets()[0].symbol, |target| target.symbol)
     }
 
     /// What no kind of program can do without.

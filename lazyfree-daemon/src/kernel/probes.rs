@@ -174,6 +174,7 @@ impl Probes {
             resolved = resolve(offer, page_size);
             bpf = load(&resolved.layout, level).map_err(|e| OpenError::Load(describe(&e)))?;
         }
+        tracing::debug!("created the maps");
         let mut counts = Counts::take(&mut bpf).map_err(|e| OpenError::Load(describe(&e)))?;
         if offer.reads_memory {
             counts.learn_addresses(by_hand(&mut bpf, PEEK), &resolved);
@@ -185,11 +186,13 @@ impl Probes {
             }
         }
         *vmemmap = counts.vmemmap();
+        tracing::debug!("learned the kernel's addresses");
 
         let mut attaching = Attaching { bpf: &mut bpf, offer, programs: Vec::new(), btf: None };
         for hook in hooks(options) {
             let plan = plan(hook, offer, options.kind);
             outcomes.insert(hook, plan.carry_out(|candidate| attaching.all(candidate)));
+            tracing::debug!("done with hook {}", hook.name());
         }
         let programs = attaching.programs;
         if programs.is_empty() {

@@ -5,6 +5,7 @@
 
 mod bpf;
 mod daemon;
+mod degraded;
 mod errors;
 mod pressure;
 mod screen;
@@ -55,6 +56,8 @@ pub fn run(filters: &[String]) -> ExitCode {
         storm::cases(),
         errors::cases(),
         screen::cases(),
+        degraded::cases(),
+        degraded::last_cases(),
     ];
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
     for Case { name, run } in cases.into_iter().flatten() {

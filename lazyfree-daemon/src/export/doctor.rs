@@ -43,6 +43,17 @@ pub struct Row {
     pub limited_by: LimitedBy,
 }
 
+/// A kind of stall for people; it stands in lists beside signals of compaction.
+const fn title_of(stall: Family) -> &'static str {
+    match stall {
+        Family::DirectReclaim => "direct reclaim stalls",
+        Family::MemcgReclaim => "memcg reclaim stalls",
+        Family::DirectCompaction => "compaction stalls",
+        Family::Throttle => "throttle stalls",
+        Family::Madvise | Family::Reclaim | Family::Isolate => stall.name(),
+    }
+}
+
 macro_rules! row {
     ($title:expr, $from:expr) => {
         Row {
@@ -64,7 +75,7 @@ impl From<&SignalPlan> for Row {
 
 impl From<&StallPlan> for Row {
     fn from(plan: &StallPlan) -> Self {
-        row!(Family::from(plan.stall).name(), plan)
+        row!(title_of(plan.stall.into()), plan)
     }
 }
 
@@ -76,7 +87,7 @@ impl From<&SignalState> for Row {
 
 impl From<&StallState> for Row {
     fn from(state: &StallState) -> Self {
-        row!(state.waits.family.name(), state)
+        row!(title_of(state.waits.family), state)
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Report {
     pub mode: String,
     /// The state of observation in one line.
     pub summary: String,
+    /// Whether this host, rather than its kernel, keeps a number from being better.
+    pub degraded: bool,
     /// Bytes in a page.
     pub page_size: u64,
     /// Length of the interval.
@@ -367,6 +369,7 @@ impl Report {
             kernel: snapshot.session.kernel.clone(),
             mode: snapshot.session.mode.clone(),
             summary: snapshot.session.summary(),
+            degraded: snapshot.session.degraded(),
             page_size: snapshot.session.page_size,
             seconds: snapshot.seconds,
             command,

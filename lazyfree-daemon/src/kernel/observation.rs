@@ -34,26 +34,37 @@ pub struct Outcomes(BTreeMap<Hook, Outcome>);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Gap {
     reason: String,
+    /// The same in a few words, for a reason that has more to say.
+    short: String,
     fix: String,
 }
 
 impl Gap {
     fn new(reason: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { reason: reason.into(), fix: fix.into() }
+        let reason = reason.into();
+        Self { short: reason.clone(), reason, fix: fix.into() }
+    }
+
+    /// What a number is instead, as there is no probe.
+    fn instead(self, reason: &str) -> Self {
+        Self { reason: format!("{reason}; no probe: {}", self.short), ..self }
     }
 
     /// Of candidates that were refused.
     fn of<'a>(refused: impl Iterator<Item = &'a Refused> + Clone) -> Self {
         let mut reasons: Vec<String> = Vec::new();
-        for Refused { kind, reason, .. } in refused.clone() {
+        let mut short: Vec<String> = Vec::new();
+        for Refused { kind, reason, cause, .. } in refused.clone() {
+            short.push(format!("{} {}", kind.name(), cause.name().replace('_', " ")));
             // What is true of all of them is said once.
-            if reasons.iter().any(|said| said.ends_with(reason)) {
-                continue;
+            if !reasons.iter().any(|said| said.ends_with(reason)) {
+                reasons.push(format!("{}: {reason}", kind.name()));
             }
-            reasons.push(format!("{}: {reason}", kind.name()));
         }
-        if reasons.is_empty() {
-            reasons.push("not asked for".to_owned());
+        for said in [&mut reasons, &mut short] {
+            if said.is_empty() {
+                said.push("not asked for".to_owned());
+            }
         }
         let mut fixes: Vec<&str> = Vec::new();
         for Refused { fix, .. } in refused {
@@ -61,7 +72,7 @@ impl Gap {
                 fixes.push(fix);
             }
         }
-        Self::new(reasons.join("; "), fixes.join("; or "))
+        Self { reason: reasons.join("; "), short: short.join(", "), fix: fixes.join("; or ") }
     }
 }
 
@@ -233,13 +244,13 @@ impl Known<'_> {
         let row = Row::exact(at_entry(candidate)).adding(FamilyName::Madvise);
         Ok(match self.outcomes.function(Hook::Madvise) {
             Ok(_) => row,
-            Err(Gap { reason, fix }) => {
-                let reason = format!(
+            Err(gap) => row.estimate(
+                gap.instead(
                     "the ranges of the system calls, with parts that have no page table; calls of \
-                     32-bit programs and through io_uring are not seen; no probe: {reason}"
-                );
-                row.estimate(Gap { reason, fix }, LimitedBy::Host)
-            }
+                     32-bit programs and through io_uring are not seen",
+                ),
+                LimitedBy::Host,
+            ),
         })
     }
 
@@ -306,8 +317,7 @@ impl Known<'_> {
         if missing.is_empty() {
             return Ok(row);
         }
-        let reason = format!("{}; no probe: {}", missing.join("; "), gap.reason);
-        Ok(row.estimate(Gap { reason, ..gap }, LimitedBy::Host))
+        Ok(row.estimate(gap.instead(&missing.join("; ")), LimitedBy::Host))
     }
 
     fn isolation(self) -> Result<Row, Gap> {
@@ -424,30 +434,26 @@ impl Row {
     }
 
     /// A counter of the kernel's that is behind by what waits somewhere.
-    fn lagging(self, where_it_waits: &str, Gap { reason, fix }: Gap) -> Self {
-        let reason = format!(
-            "the kernel's own counter, which lags by what waits in {where_it_waits}; no probe: \
-             {reason}"
-        );
-        self.estimate(Gap { reason, fix }, LimitedBy::Host)
+    fn lagging(self, where_it_waits: &str, gap: Gap) -> Self {
+        let lags =
+            format!("the kernel's own counter, which lags by what waits in {where_it_waits}");
+        self.estimate(gap.instead(&lags), LimitedBy::Host)
     }
 
     /// A counter of the kernel's that is right, and tells less.
-    fn without_reclaimers(self, Gap { reason, fix }: Gap) -> Self {
-        let reason = format!(
-            "the kernel's own counter, which doesn't tell the reclaimers apart; no probe: {reason}"
-        );
-        Self { gap: Gap { reason, fix }, limited_by: LimitedBy::Host, ..self }
+    fn without_reclaimers(self, gap: Gap) -> Self {
+        let gap = gap.instead("the kernel's own counter, which doesn't tell the reclaimers apart");
+        Self { gap, limited_by: LimitedBy::Host, ..self }
     }
 
     fn into_plan(self, signal: Signal) -> SignalPlan {
-        let Self { hook, kind, accuracy, adds_up_calls, gap: Gap { reason, fix }, limited_by } =
+        let Self { hook, kind, accuracy, adds_up_calls, gap: Gap { reason, fix, .. }, limited_by } =
             self;
         SignalPlan { signal, hook, kind, accuracy, adds_up_calls, reason, fix, limited_by }
     }
 
     fn into_stall(self, stall: FamilyName) -> StallPlan {
-        let Self { hook, kind, accuracy, gap: Gap { reason, fix }, limited_by, .. } = self;
+        let Self { hook, kind, accuracy, gap: Gap { reason, fix, .. }, limited_by, .. } = self;
         StallPlan { stall, hook, kind, accuracy, reason, fix, limited_by }
     }
 }
@@ -653,7 +659,8 @@ mod tests {
             assert_eq!(reason.contains("MADV_PAGEOUT"), redirtied == Estimate, "{reason}");
             for row in rows.iter().filter(|row| !row.reason.is_empty()) {
                 assert_eq!(row.limited_by, LimitedBy::Host, "{row:?}");
-                assert!(row.reason.contains("this host refuses"), "{row:?}");
+                let why = if row.accuracy == None { "this host refuses" } else { "kprobe refused" };
+                assert!(row.reason.ends_with(why), "{row:?}");
                 assert_eq!(row.fix, "another host", "{row:?}");
             }
         }
@@ -670,7 +677,8 @@ mod tests {
                 _ => ("", Accuracy::None),
             };
             assert_eq!((&*row.hook, row.accuracy), (counter, accuracy), "{row:?}");
-            assert!(row.reason.ends_with("fentry: this host refuses"), "{}", row.reason);
+            let why = if counter.is_empty() { "this host refuses" } else { " refused" };
+            assert!(row.reason.ends_with(why), "{}", row.reason);
             assert_eq!((&*row.fix, row.limited_by), ("another host", LimitedBy::Host));
         }
         for row in stalls(&without(NOTHING, &kernel.offer())) {

@@ -4,9 +4,15 @@
 //! `xtask` writes these files and reads these ports, `init` does the reverse. Nothing else is
 //! shared between the two. [`e2e`] are the end-to-end tests.
 
+pub mod daemon;
 pub mod e2e;
+pub mod family;
+pub mod host;
 pub mod job;
+pub mod privileges;
+pub mod process;
 pub mod report;
+pub mod workloads;
 
 /// The guest's serial ports, in the order in which qemu creates them.
 pub mod port {

@@ -84,6 +84,10 @@ impl Output {
 pub fn stat(args: &StatArgs) -> anyhow::Result<ExitCode> {
     let output = Output::open(args)?;
     let (report, status) = runtime()?.block_on(count(args))?;
+    // The table has the line itself, and a report on stderr is to be read as a whole.
+    if args.json && report.degraded && !matches!(output, Output::Stderr) {
+        tracing::warn!("{}", report.summary);
+    }
     let mut text = if args.json { serde_json::to_string(&report)? } else { report.to_string() };
     if !text.ends_with('\n') {
         text.push('\n');

@@ -4,6 +4,7 @@
 //! and 5 us for each MiB that is resident in base pages. So the processes take turns.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File, ReadDir},
     io::Read as _,
     os::unix::fs::MetadataExt as _,
@@ -54,6 +55,8 @@ impl Rollup {
 #[derive(Debug)]
 pub struct Pending {
     rounds: Rounds<u32, Memory>,
+    /// Of those that the caller names, the ones that turned out to be gone or closed to us.
+    unreadable: BTreeSet<u32>,
     ration: Ration,
     search: Search,
 }
@@ -75,6 +78,7 @@ impl Pending {
         let turns = share - search;
         Self {
             rounds: Rounds::new(),
+            unreadable: BTreeSet::new(),
             ration: Ration::new(turns, turns),
             search: Search {
                 ration: Ration::new(search, FIRST_SEARCH),
@@ -84,9 +88,12 @@ impl Pending {
         }
     }
 
-    /// Reads some of the processes that the caller names, and forgets all others.
+    /// Reads some of the processes that the caller names, and forgets all others. One that can't be
+    /// read isn't tried again as long as it is named: callers name processes long after their end.
     pub fn read(&mut self, tgids: impl IntoIterator<Item = u32>) {
-        self.rounds.keep_only(tgids.into_iter().collect());
+        let mut wanted: BTreeSet<u32> = tgids.into_iter().collect();
+        self.unreadable.retain(|tgid| wanted.remove(tgid));
+        self.rounds.keep_only(wanted);
         self.take_turns();
     }
 
@@ -95,6 +102,8 @@ impl Pending {
     /// of any clock that doesn't step.
     pub fn search(&mut self, now: Duration) {
         self.take_turns();
+        // A later process may get the same tgid.
+        self.unreadable.clear();
         let Self { rounds, search, .. } = self;
         search.ration.begin();
         if search.entries.is_none() {
@@ -143,7 +152,13 @@ impl Pending {
 
     fn take_turns(&mut self) {
         self.ration.begin();
-        self.rounds.turn(&mut self.ration, |tgid| timed(|| read(*tgid)));
+        self.rounds.turn(&mut self.ration, |tgid| {
+            let (memory, cost) = timed(|| read(*tgid));
+            if memory.is_none() {
+                self.unreadable.insert(*tgid);
+            }
+            (memory, cost)
+        });
     }
 }
 

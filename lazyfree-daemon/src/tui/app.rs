@@ -7,18 +7,20 @@ use super::key::Key;
 pub enum View {
     /// Signals, ledger, time line, reclaim and calls.
     Overview,
-    /// What is attached, and how far each number can be trusted.
-    Hooks,
+    /// How each number is observed, why not better, and what is attached.
+    Doctor,
     /// Reclaim batches that failed, sampled.
     Failures,
+    /// Who gives memory back: processes and memory cgroups.
+    Processes,
     /// Keys and meanings; it lies over one of the others.
     Help,
 }
 
 impl View {
     /// The views that have a number, in order.
-    pub const NUMBERED: [View; 3] = [View::Overview, View::Hooks, View::Failures];
-    const COUNT: usize = 4;
+    pub const NUMBERED: [View; 4] = [View::Overview, View::Doctor, View::Failures, View::Processes];
+    const COUNT: usize = 5;
 
     /// The neighbour, `step` tabs to the right.
     fn next(self, step: usize) -> Self {
@@ -122,8 +124,9 @@ impl App {
             Key::Tab => self.show(self.view.next(1)),
             Key::BackTab => self.show(self.view.next(View::NUMBERED.len() - 1)),
             Key::Char('1') => self.show(View::Overview),
-            Key::Char('2' | 'h') => self.show(View::Hooks),
+            Key::Char('2' | 'd' | 'h') => self.show(View::Doctor),
             Key::Char('3' | 'f') => self.show(View::Failures),
+            Key::Char('4' | 'w') => self.show(View::Processes),
             Key::Char('p' | ' ') => self.paused = !self.paused,
             Key::Char('u') => {
                 self.scale = match self.scale {
@@ -231,17 +234,20 @@ mod tests {
         };
         for (pressed, view) in [
             ("", View::Overview),
-            ("2", View::Hooks),
-            ("h", View::Hooks),
+            ("2", View::Doctor),
+            ("h", View::Doctor),
+            ("d", View::Doctor),
             ("3", View::Failures),
+            ("4", View::Processes),
+            ("w", View::Processes),
             ("31", View::Overview),
-            (">", View::Hooks),
-            (">>>", View::Overview),
-            ("<", View::Failures),
+            (">", View::Doctor),
+            (">>>>", View::Overview),
+            ("<", View::Processes),
             ("<>", View::Overview),
             ("?", View::Help),
-            ("2??", View::Hooks),
-            ("2?E", View::Hooks),
+            ("2??", View::Doctor),
+            ("2?E", View::Doctor),
             ("2?>", View::Failures),
             ("?3", View::Failures),
         ] {

@@ -1,21 +1,17 @@
 //! `lazyfree run`: what it serves, how it ends, and what it leaves behind.
 
-use std::{
-    collections::BTreeMap,
-    io::{Read as _, Write as _},
-    net::TcpStream,
-    path::Path,
-    time::Duration,
-};
-
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::Signal;
 use serde_json::Value;
 
 use super::{
     Case, Family, Outcome, bpf,
-    process::{Running, lazyfree, read, run, succeed, wait_until},
-    stat::{count, expected},
+    process::{lazyfree, read, run, succeed, wait_until},
+    stat::count,
+};
+use crate::{
+    daemon::{Daemon, Scrape},
+    workloads::expected,
 };
 
 pub fn cases() -> Vec<Case> {
@@ -32,74 +28,6 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-/// A daemon on a port and a socket of its own.
-struct Daemon {
-    process: Running,
-    port: u16,
-    socket: String,
-}
-
-impl Daemon {
-    fn start(family: Family, port: u16) -> Result<Self> {
-        let socket = format!("/run/e2e-{port}.sock");
-        let listen = format!("127.0.0.1:{port}");
-        let mut command = lazyfree(["run", "--interval", "200ms", "--probes", family.name()]);
-        command.args(["--listen", &listen, "--socket", &socket]);
-        let daemon = Self { process: Running::start(&mut command)?, port, socket };
-        wait_until("the daemon is ready", || {
-            daemon.get("/-/ready").is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
-        })?;
-        Ok(daemon)
-    }
-
-    fn get(&self, path: &str) -> Result<String> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
-        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: guest\r\nConnection: close\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer)
-    }
-
-    /// Every series of /metrics.
-    fn scrape(&self) -> Result<Scrape> {
-        let answer = self.get("/metrics")?;
-        let (head, body) = answer.split_once("\r\n\r\n").context("no end of the HTTP head")?;
-        ensure!(head.starts_with("HTTP/1.1 200"), "{head}");
-        ensure!(head.contains("text/plain; version=0.0.4"), "{head}");
-        Scrape::parse(body)
-    }
-}
-
-struct Scrape(BTreeMap<String, f64>);
-
-impl Scrape {
-    /// Each series has to belong to a family with HELP and TYPE.
-    fn parse(body: &str) -> Result<Self> {
-        let mut series = BTreeMap::new();
-        for line in body.lines().filter(|line| !line.starts_with('#')) {
-            let (name, value) = line.rsplit_once(' ').with_context(|| line.to_owned())?;
-            let family = name.split('{').next().unwrap_or(name);
-            let base = ["_bucket", "_sum", "_count"].iter().find_map(|s| family.strip_suffix(s));
-            let described = |family: &str| {
-                body.contains(&format!("# HELP {family} "))
-                    && body.contains(&format!("# TYPE {family} "))
-            };
-            ensure!(described(family) || base.is_some_and(described), "no HELP or TYPE: {line}");
-            series.insert(name.to_owned(), value.parse().with_context(|| line.to_owned())?);
-        }
-        Ok(Self(series))
-    }
-
-    /// The sum over all series of a family.
-    fn sum(&self, family: &str) -> Result<f64> {
-        let mut series =
-            self.0.iter().filter(|(name, _)| name.split('{').next() == Some(family)).peekable();
-        ensure!(series.peek().is_some(), "no series of {family}");
-        Ok(series.map(|(_, value)| value).sum())
-    }
-}
-
 /// What a workload did is in /metrics, in bytes, beside the kernel's own counters.
 fn metrics(family: Family) -> Result<Outcome> {
     let daemon = Daemon::start(family, 19749)?;
@@ -107,7 +35,7 @@ fn metrics(family: Family) -> Result<Outcome> {
     let report = succeed(&mut lazyfree(["workload", "redirty", "--pages", "4096"]))?;
     let report: Value = serde_json::from_str(&report)?;
     counted_since(&daemon, &before, &report)?;
-    ended(daemon, Signal::TERM)?;
+    daemon.end(Signal::TERM)?;
     Ok(Outcome::Passed)
 }
 
@@ -120,7 +48,7 @@ fn counted_since(daemon: &Daemon, before: &Scrape, report: &Value) -> Result<()>
     // The workload ended after a sample; the next one has all of it.
     wait_until("the next sample has the workload's numbers", || {
         let Ok(after) = daemon.scrape() else { return false };
-        found = format!("{:?}", after.0);
+        found = format!("{after:?}");
         let grown = |family: &str| Some(after.sum(family).ok()? - before.sum(family).ok()?);
         let right = |(signal, pages): (&String, &i64)| {
             let pages = *pages as f64;
@@ -155,18 +83,6 @@ fn two_daemons(family: Family) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Ends a daemon with a signal; SIGTERM it obeys in order.
-fn ended(daemon: Daemon, signal: Signal) -> Result<()> {
-    let Daemon { process, socket, .. } = daemon;
-    process.signal(signal)?;
-    let finished = process.finish()?;
-    if signal == Signal::TERM {
-        ensure!(finished.status.success(), "{}: {}", finished.status, finished.stderr);
-        ensure!(!Path::new(&socket).exists(), "{socket} is left behind");
-    }
-    Ok(())
-}
-
 /// The kernel holds the same programs and maps as before the daemon.
 fn leaves_nothing(family: Family, signal: Signal) -> Result<Outcome> {
     const KPROBES: &str = "/sys/kernel/debug/kprobes/list";
@@ -177,7 +93,7 @@ fn leaves_nothing(family: Family, signal: Signal) -> Result<Outcome> {
     ensure!(during.1.len() >= before.1.len() + 5, "no maps: {before:?} {during:?}");
     let kprobes = read(KPROBES)?.contains("madvise_free_pte_range");
     ensure!(kprobes == (family == Family::Kprobe), "kprobes: {}", read(KPROBES)?);
-    ended(daemon, signal)?;
+    daemon.end(signal)?;
     // Programs and maps are freed after a grace period of RCU.
     wait_until("programs and maps are gone", || bpf::held().is_ok_and(|after| after == before))?;
     wait_until("kprobes are gone", || {
@@ -190,9 +106,10 @@ fn leaves_nothing(family: Family, signal: Signal) -> Result<Outcome> {
 fn taken() -> Result<Outcome> {
     let daemon = Daemon::start(Family::Fentry, 19754)?;
     let elsewhere = "/run/e2e-elsewhere.sock";
+    let socket = daemon.socket().to_str().context("the path of the socket")?;
     for (arguments, says) in [
         (["--listen", "127.0.0.1:19754", "--socket", elsewhere], ["19754", "--listen"]),
-        (["--listen", "127.0.0.1:19755", "--socket", &daemon.socket], [&daemon.socket, "--socket"]),
+        (["--listen", "127.0.0.1:19755", "--socket", socket], [socket, "--socket"]),
     ] {
         let finished = run(lazyfree(["run"]).args(arguments))?;
         let error = &finished.stderr;

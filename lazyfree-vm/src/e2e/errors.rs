@@ -1,7 +1,5 @@
 //! What goes wrong is said, on stderr, with what to do, and the exit status tells.
 
-use std::os::unix::process::CommandExt as _;
-
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
@@ -12,8 +10,6 @@ use super::{
 
 pub fn cases() -> Vec<Case> {
     vec![
-        Case::new("without_privileges", without_privileges),
-        Case::new("without_btf", without_btf),
         Case::new("unknown_command", unknown_command),
         Case::new("exit_status_is_passed_on", exit_status),
         Case::new("stat_prints_one_document", one_document),
@@ -32,22 +28,6 @@ fn fails(finished: &Finished, words: &[&str]) -> Result<()> {
         ensure!(stderr.contains(word), "`{word}` isn't in: {stderr}");
     }
     Ok(())
-}
-
-fn without_privileges() -> Result<Outcome> {
-    let mut command = lazyfree(["stat", "--for", "1s"]);
-    command.uid(65534).gid(65534);
-    fails(&run(&mut command)?, &["root", "CAP_BPF", "CAP_PERFMON"])?;
-    Ok(Outcome::Passed)
-}
-
-/// A kernel without type information, as far as the process can see.
-fn without_btf() -> Result<Outcome> {
-    let mut command = std::process::Command::new("unshare");
-    command.args(["-m", "sh", "-c"]);
-    command.arg("mount -t tmpfs none /sys/kernel/btf && exec lazyfree stat --for 1s");
-    fails(&run(&mut command)?, &["/sys/kernel/btf/vmlinux", "CONFIG_DEBUG_INFO_BTF"])?;
-    Ok(Outcome::Passed)
 }
 
 fn unknown_command() -> Result<Outcome> {

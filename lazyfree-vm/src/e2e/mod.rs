@@ -5,9 +5,9 @@
 
 mod bpf;
 mod daemon;
+mod degraded;
 mod errors;
 mod pressure;
-mod process;
 mod screen;
 mod stat;
 mod storm;
@@ -16,6 +16,8 @@ mod workloads;
 use std::process::ExitCode;
 
 use anyhow::Result;
+
+use crate::{family::Family, process};
 
 /// What came of a test that did not fail.
 pub enum Outcome {
@@ -45,26 +47,6 @@ impl Case {
     }
 }
 
-/// How the probes are attached.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Family {
-    /// BPF trampolines.
-    Fentry,
-    /// kprobe and kretprobe.
-    Kprobe,
-}
-
-impl Family {
-    const ALL: [Family; 2] = [Family::Fentry, Family::Kprobe];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Family::Fentry => "fentry",
-            Family::Kprobe => "kprobe",
-        }
-    }
-}
-
 /// Runs every test whose name contains one of `filters`, or all of them.
 pub fn run(filters: &[String]) -> ExitCode {
     let cases = [
@@ -74,6 +56,8 @@ pub fn run(filters: &[String]) -> ExitCode {
         storm::cases(),
         errors::cases(),
         screen::cases(),
+        degraded::cases(),
+        degraded::last_cases(),
     ];
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
     for Case { name, run } in cases.into_iter().flatten() {

@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use super::{
     Family,
-    process::{lazyfree, read, run},
+    process::{lazyfree, run},
 };
+use crate::{host::Vmstat, workloads::expected};
 
 /// What one run of `lazyfree stat` counted while a workload ran, with the workload's own report.
 pub struct Counted {
@@ -17,32 +18,6 @@ pub struct Counted {
     kernel: Vmstat,
     /// The workload's report.
     pub workload: Value,
-}
-
-/// `pglazyfree` and `pglazyfreed`, which nothing but MADV_FREE moves.
-#[derive(Clone, Copy)]
-pub struct Vmstat {
-    /// `pglazyfree`.
-    pub marked: i64,
-    /// `pglazyfreed`.
-    pub freed: i64,
-}
-
-impl Vmstat {
-    /// Reads them.
-    pub fn read() -> Result<Self> {
-        let text = read("/proc/vmstat")?;
-        let counter = |name: &str| {
-            let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-            anyhow::Ok(value.with_context(|| format!("no {name} in /proc/vmstat"))?.parse()?)
-        };
-        Ok(Self { marked: counter("pglazyfree")?, freed: counter("pglazyfreed")? })
-    }
-
-    /// What they moved by since `earlier`.
-    pub fn since(self, earlier: Self) -> Self {
-        Self { marked: self.marked - earlier.marked, freed: self.freed - earlier.freed }
-    }
 }
 
 /// Counts a workload.
@@ -62,14 +37,6 @@ pub fn count(family: Family, options: &[&str], workload: &str) -> Result<Counted
         workload: serde_json::from_str(&finished.stdout)
             .with_context(|| format!("the workload printed no JSON: {printed}"))?,
     })
-}
-
-/// What a workload's report says it did, as pages by signal.
-pub fn expected(report: &Value, kind: &str) -> Result<BTreeMap<String, i64>> {
-    match report.get(kind) {
-        None => Ok(BTreeMap::new()),
-        Some(map) => serde_json::from_value(map.clone()).context("the workload's report"),
-    }
 }
 
 impl Counted {

@@ -14,8 +14,9 @@ use serde_json::Value;
 use super::{
     Case, Family, Outcome,
     process::{Running, lazyfree, wait_until},
-    stat::{Counted, Vmstat},
+    stat::Counted,
 };
+use crate::host::Vmstat;
 
 pub fn cases() -> Vec<Case> {
     let mut cases = Case::for_each_family("storm", storm);

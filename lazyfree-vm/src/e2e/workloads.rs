@@ -5,61 +5,19 @@ use anyhow::{Result, ensure};
 
 use super::{
     Case, Family, Outcome,
-    process::read,
     stat::{Counted, count},
 };
-
-/// Workloads whose every number is known, and what they need of the kernel beyond the usual.
-const EXACT: [(&str, &str, Needs); 11] = [
-    ("mark", "mark --pages 4096", Needs::Nothing),
-    ("mark_and_reclaim", "mark --pages 4096 --trigger pageout", Needs::Nothing),
-    ("mark_memcg", "mark --pages 4096 --trigger memcg", Needs::Nothing),
-    ("mark_proactive", "mark --pages 4096 --trigger reclaim", Needs::MemoryReclaim),
-    ("redirty", "redirty --pages 4096", Needs::Nothing),
-    ("redirty_memcg", "redirty --pages 4096 --trigger memcg", Needs::Nothing),
-    ("pin", "pin --pages 4096", Needs::Nothing),
-    ("pin_memcg", "pin --pages 1024 --trigger memcg", Needs::Nothing),
-    ("thp", "thp --folios 4", Needs::Nothing),
-    ("swap", "swap --pages 4096", Needs::Swap),
-    ("compact", "compact --pages 8192", Needs::Nothing),
-];
-
-#[derive(Clone, Copy)]
-enum Needs {
-    Nothing,
-    Swap,
-    MemoryReclaim,
-}
-
-impl Needs {
-    /// Why this guest can't have it.
-    fn missing(self, family: Family) -> Option<String> {
-        let old = read("/proc/sys/kernel/osrelease").is_ok_and(|name| name.starts_with("5.10."));
-        match self {
-            Needs::Nothing => None,
-            Needs::Swap if old && family == Family::Fentry => {
-                let why = "trampolines of 5.10 don't take free_swap_and_cache(swp_entry_t): \
-                           arg0 type STRUCT is unsupported";
-                Some(why.to_owned())
-            }
-            Needs::Swap => (read("/proc/swaps").ok()?.lines().count() < 2)
-                .then(|| "this guest was booted without swap".to_owned()),
-            Needs::MemoryReclaim => {
-                old.then(|| "5.10 has no memory.reclaim, which came with 5.19".to_owned())
-            }
-        }
-    }
-}
+use crate::workloads::{KNOWN, Known, Needs, QUIET, is_5_10};
 
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
-    for (name, workload, needs) in EXACT {
+    for Known { name, arguments, needs } in KNOWN {
         for family in Family::ALL {
             cases.push(Case::new(format!("{name}[{}]", family.name()), move || {
-                if let Some(why) = needs.missing(family) {
+                if let Some(why) = needs.missing().or_else(|| refused(needs, family)) {
                     return Ok(Outcome::Skipped(why));
                 }
-                exact(family, workload)
+                exact(family, arguments)
             }));
         }
     }
@@ -74,16 +32,13 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-/// Signals that stay 0 in a quiet guest unless a workload moves them.
-const QUIET: [&str; 7] = [
-    "marked",
-    "marked_under_pressure",
-    "swap_entries_freed",
-    "hit",
-    "redirtied",
-    "reclaim_pinned",
-    "compaction_pinned",
-];
+/// Why probes of this kind can't see what a workload needs them for.
+fn refused(needs: Needs, family: Family) -> Option<String> {
+    let refused = matches!(needs, Needs::Swap) && family == Family::Fentry && is_5_10();
+    let why = "trampolines of 5.10 don't take free_swap_and_cache(swp_entry_t): arg0 type STRUCT \
+               is unsupported";
+    refused.then(|| why.to_owned())
+}
 
 /// Every signal is what the workload says, and the rest is sound.
 fn exact(family: Family, workload: &str) -> Result<Outcome> {

@@ -59,7 +59,7 @@ fn mean(scene: &Scene<'_>, family: &FamilyState) -> String {
 }
 
 /// The upper bound of the bucket that holds a quantile.
-fn at_most(scene: &Scene<'_>, durations: &Durations, quantile: f64) -> String {
+pub fn at_most(scene: &Scene<'_>, durations: &Durations, quantile: f64) -> String {
     let ascii = scene.glyphs().ascii;
     match bucket_of(durations, quantile) {
         None => "-".to_owned(),

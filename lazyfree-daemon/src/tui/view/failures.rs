@@ -5,6 +5,7 @@ use ratatui::{style::Style, text::Line};
 use super::scene::Scene;
 use crate::{
     sample::Failure,
+    text::wrap,
     tui::{
         units::{count, duration_ns},
         widget::{
@@ -42,8 +43,10 @@ pub fn lines(scene: &Scene<'_>, width: usize) -> Vec<Line<'static>> {
         ],
         width,
     )];
-    if scene.snapshot.hooks.is_empty() {
-        lines.push(Line::raw("Not observed: no probe is attached."));
+    if !scene.snapshot.sees_failures() {
+        let why = "Not observed: it takes a hook on the kernel's function that reclaims a batch; \
+                   the view Doctor tells why there is none.";
+        lines.extend(wrap(why, width).into_iter().map(Line::raw));
         return lines;
     }
     if scene.snapshot.failures.is_empty() {

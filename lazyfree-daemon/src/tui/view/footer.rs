@@ -42,7 +42,8 @@ pub fn line(app: &App, width: usize, extent: Extent, theme: &Theme) -> Line<'sta
         [
             whole(true, 5),
             whole(true, 4),
-            whole(true, 2),
+            whole(true, 3),
+            whole(false, 5),
             whole(false, 2),
             whole(false, 1),
             more.clone(),
@@ -54,8 +55,9 @@ pub fn line(app: &App, width: usize, extent: Extent, theme: &Theme) -> Line<'sta
 fn name(view: View) -> &'static str {
     match view {
         View::Overview => "Overview",
-        View::Hooks => "Hooks",
+        View::Doctor => "Doctor",
         View::Failures => "Failures",
+        View::Processes => "Processes",
         View::Help => "Help",
     }
 }

@@ -10,7 +10,7 @@ use super::scene::Scene;
 use crate::{
     model::{FamilyState, Snapshot},
     tui::{
-        app::Feed,
+        app::{Feed, View},
         units,
         widget::text::{self, first_fit, spaced, spread, styled},
     },
@@ -21,6 +21,7 @@ pub fn lines(scene: &Scene<'_>, width: usize, height: usize) -> Vec<Line<'static
     let mut lines = vec![identity(scene, width), health(scene, width)];
     if height >= 20 {
         lines.push(memory(scene, width));
+        lines.extend(coverage(scene, width));
     }
     if height >= 36 {
         lines.push(Line::default());
@@ -31,6 +32,13 @@ pub fn lines(scene: &Scene<'_>, width: usize, height: usize) -> Vec<Line<'static
 fn identity(scene: &Scene<'_>, width: usize) -> Line<'static> {
     let session = &scene.snapshot.session;
     let theme = scene.theme;
+    let mode = match session.degraded() {
+        false => styled(session.mode.clone(), theme.title),
+        true => Line::from_iter([
+            Span::styled(session.mode.clone(), theme.title),
+            Span::styled(" degraded", theme.caution),
+        ]),
+    };
     let left = |host: &str, kernel: bool| {
         let kernel = kernel.then(|| Line::raw(session.kernel.clone()));
         let host = text::cut(host, 24, scene.glyphs().cut);
@@ -38,7 +46,7 @@ fn identity(scene: &Scene<'_>, width: usize) -> Line<'static> {
             [styled("lazyfree", theme.title), Line::raw(host)]
                 .into_iter()
                 .chain(kernel)
-                .chain([styled(session.mode.clone(), theme.title)]),
+                .chain([mode.clone()]),
         )
     };
     let state = match scene.app.feed() {
@@ -64,7 +72,8 @@ fn identity(scene: &Scene<'_>, width: usize) -> Line<'static> {
             spread(left(short, true), right(true), width),
             spread(left(short, true), right(false), width),
             spread(left(short, false), right(false), width),
-            spread(styled("lazyfree", theme.title), right(false), width),
+            spread(spaced([styled("lazyfree", theme.title), mode.clone()]), right(false), width),
+            spread(mode, right(false), width),
             right(false),
         ],
         width,
@@ -73,18 +82,20 @@ fn identity(scene: &Scene<'_>, width: usize) -> Line<'static> {
 
 /// What was lost since the start; a line of its own, as it decides what the others are worth.
 fn health(scene: &Scene<'_>, width: usize) -> Line<'static> {
-    let Snapshot { hooks, families, events, context, .. } = scene.snapshot;
+    let Snapshot { hooks, families, stalls, events, context, .. } = scene.snapshot;
     let faint = scene.theme.faint;
     let probed = |number| (!hooks.is_empty()).then_some(number);
+    let sampled = |number| scene.snapshot.sees_failures().then_some(number);
+    let waits = stalls.iter().map(|state| &state.waits);
     let losses = [
-        ("lost", probed(families.iter().map(FamilyState::lost).sum())),
+        ("lost", probed(families.iter().chain(waits).map(FamilyState::lost).sum())),
         ("missed", scene.snapshot.misses()),
-        ("dropped", probed(events.dropped)),
+        ("dropped", sampled(events.dropped)),
     ];
     let residual = residual(scene);
     let all = losses.map(|(name, number)| loss(scene, name, number));
     let all = spaced([residual.clone()].into_iter().chain(all));
-    let of = probed(events.submitted + events.dropped).map(|n| format!(" of {}", units::count(n)));
+    let of = sampled(events.submitted + events.dropped).map(|n| format!(" of {}", units::count(n)));
     let all_and_events = text::join([all.clone(), styled(of.unwrap_or_default(), faint)]);
     // Where there is no room for all of it, what isn't lost goes first.
     let lost: Vec<_> = losses
@@ -165,24 +176,69 @@ fn memory(scene: &Scene<'_>, width: usize) -> Line<'static> {
     };
     let threshold = |name| item(name, context.throttle_threshold_kb);
     let swap = |name| item(name, context.swap_used_kb);
-    let available = text::join([
-        item("available", context.mem_available_kb),
-        Line::raw(" "),
-        item("of", context.mem_total_kb),
-    ]);
+    let available = item("available", context.mem_available_kb);
+    let of_total =
+        text::join([available.clone(), Line::raw(" "), item("of", context.mem_total_kb)]);
+    let pressure = |full| pressure(scene, full);
     first_fit(
         [
             spaced([
                 free.clone(),
                 threshold("throttle below"),
-                available.clone(),
+                of_total,
                 swap("swap used"),
+                pressure(true),
             ]),
-            spaced([free.clone(), threshold("throttle"), available, swap("swap")]),
+            spaced([
+                free.clone(),
+                threshold("throttle"),
+                available.clone(),
+                swap("swap"),
+                pressure(false),
+            ]),
+            spaced([free.clone(), threshold("throttle"), available, pressure(false)]),
             spaced([free.clone(), threshold("throttle")]),
+            free,
         ],
         width,
     )
+}
+
+/// Share of the last interval in which tasks waited for memory: some of them, or all.
+fn pressure(scene: &Scene<'_>, full: bool) -> Line<'static> {
+    let theme = scene.theme;
+    let context = scene.snapshot.context;
+    let share = |ratio: f64| units::percent((ratio * 1e6).round() as u64, 1_000_000);
+    let Some(some) = context.pressure_some_ratio else { return styled("PSI n/a", theme.faint) };
+    let part = |name: &'static str, ratio: f64, style| {
+        if ratio > 0.0 {
+            styled(format!("{name} {}", share(ratio)), style)
+        } else {
+            labelled(scene, name, share(ratio))
+        }
+    };
+    match context.pressure_full_ratio {
+        Some(all) if full => text::join([
+            part("PSI some", some, theme.caution),
+            Line::raw(" "),
+            part("full", all, theme.alarm),
+        ]),
+        _ => part("PSI", some, theme.caution),
+    }
+}
+
+/// How much is observed, if it could be more.
+fn coverage(scene: &Scene<'_>, width: usize) -> Option<Line<'static>> {
+    let theme = scene.theme;
+    let session = &scene.snapshot.session;
+    if !session.degraded() {
+        return None;
+    }
+    let coverage = text::cut(&session.coverage(), width, scene.glyphs().cut);
+    let coverage = styled(coverage, theme.caution);
+    let hint = (scene.app.view() != View::Doctor).then(|| styled("2 tells why", theme.faint));
+    let both = spaced([coverage.clone()].into_iter().chain(hint));
+    Some(first_fit([both, coverage], width))
 }
 
 /// A name, and a number that nobody needs to worry about.

@@ -2,13 +2,13 @@
 
 use ratatui::text::{Line, Span};
 
-use crate::tui::{
-    theme::Theme,
-    widget::text::{self, styled},
+use crate::{
+    text::wrap,
+    tui::{theme::Theme, widget::text::styled},
 };
 
 const KEYS: [(&str, &str); 8] = [
-    ("1 2 3, Tab", "overview, hooks (also h), failures (also f)"),
+    ("1 2 3 4, Tab", "overview, doctor (also d, h), failures (f), processes (w)"),
     ("p, Space", "pause: the picture stays, counting goes on"),
     ("u", "bytes or pages"),
     ("t", "time line: columns of 1, 2, 5 or 10 seconds"),
@@ -18,7 +18,7 @@ const KEYS: [(&str, &str); 8] = [
     ("q, Ctrl-C", "quit"),
 ];
 
-const WORDS: [(&str, &str); 11] = [
+const WORDS: [(&str, &str); 15] = [
     ("marked", "memory that MADV_FREE turned into lazyfree pages"),
     ("hit", "lazyfree pages that reclaim freed, without I/O"),
     (
@@ -33,8 +33,28 @@ const WORDS: [(&str, &str); 11] = [
     ("kept", "put back for another reason (locked, young); attempts as well"),
     (
         "exact, estimate",
-        "how far a number can be trusted; a ~ stands before each estimate, and the view Hooks \
+        "how far a number can be trusted; a ~ stands before each estimate, and the view Doctor \
                          tells why",
+    ),
+    (
+        "mode",
+        "how functions are hooked: fentry or kprobe; tracepoint where they can't be; procfs where \
+                   nothing can be attached",
+    ),
+    (
+        "degraded",
+        "this host, not its kernel, keeps some numbers from being better; Doctor tells how to \
+                   change that",
+    ),
+    (
+        "stalls",
+        "waits of tasks in reclaim for themselves (direct) or their cgroup (memcg), in compaction, \
+                   or throttled; several tasks can wait at once",
+    ),
+    (
+        "PSI",
+        "share of the last interval in which some, or all, tasks waited for memory, as the kernel \
+                   counts it",
     ),
     (
         "residual",
@@ -72,7 +92,7 @@ pub fn lines(width: usize, theme: &Theme) -> Vec<Line<'static>> {
 /// A term, with its explanation in a column beside it.
 fn entry(term: &'static str, explanation: &str, width: usize) -> Vec<Line<'static>> {
     const TERM: usize = 19;
-    let explanation = text::wrap(explanation, width.saturating_sub(TERM));
+    let explanation = wrap(explanation, width.saturating_sub(TERM));
     let mut term = format!("  {term:<indent$}", indent = TERM - 2);
     explanation
         .into_iter()

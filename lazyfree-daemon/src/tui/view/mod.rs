@@ -10,22 +10,25 @@
 //! Signals ...                                                             page
 //! Ledger ...
 //! Rates ...
+//! Stalls ...
 //! Reclaim ...
 //! Calls ...
-//! 1 Overview  2 Hooks  3 Failures    keys                    more below   footer
+//! 1 Overview  2 Doctor  3 Failures  4 Processes    keys      more below   footer
 //! ```
 
 mod calls;
+mod doctor;
 mod failures;
 mod footer;
 mod header;
 mod help;
-mod hooks;
 mod ledger;
 mod overview;
+mod processes;
 mod reclaim;
 mod scene;
 mod signals;
+mod stalls;
 mod timeline;
 
 use ratatui::{
@@ -87,8 +90,9 @@ pub fn draw(
 fn page(scene: &Scene<'_>, width: usize, height: usize) -> Vec<Line<'static>> {
     match scene.app.view() {
         View::Overview => overview::lines(scene, width, height),
-        View::Hooks => hooks::lines(scene, width),
+        View::Doctor => doctor::lines(scene, width),
         View::Failures => failures::lines(scene, width),
+        View::Processes => processes::lines(scene, width),
         View::Help => help::lines(width, scene.theme),
     }
 }

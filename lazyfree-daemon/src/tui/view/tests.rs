@@ -82,10 +82,12 @@ fn overview() {
 #[test]
 fn other_views() {
     let snapshot = busy();
-    assert_snapshot!("hooks_80x24", shot("2", (80, 24), &snapshot));
-    assert_snapshot!("hooks_40x10", shot("2", (40, 10), &snapshot));
+    assert_snapshot!("doctor_80x24", shot("2", (80, 24), &snapshot));
+    assert_snapshot!("doctor_40x10", shot("2", (40, 10), &snapshot));
     assert_snapshot!("failures_80x24", shot("3", (80, 24), &snapshot));
     assert_snapshot!("failures_40x10", shot("3", (40, 10), &snapshot));
+    assert_snapshot!("processes_80x24", shot("4", (80, 24), &snapshot));
+    assert_snapshot!("processes_40x10", shot("4", (40, 10), &snapshot));
     assert_snapshot!("help_80x24", shot("?", (80, 24), &snapshot));
     assert_snapshot!("help_40x10", shot("?", (40, 10), &snapshot));
 }
@@ -99,7 +101,7 @@ fn without_data() {
     assert_snapshot!("ended_before_the_first_80x24", shot.take((80, 24), None));
     // Attached a moment ago: everything is observed, and nothing has happened.
     let idle = Host::new().advance(1);
-    for (name, keys) in [("overview", ""), ("hooks", "2"), ("failures", "3")] {
+    for (name, keys) in [("overview", ""), ("doctor", "2"), ("failures", "3"), ("processes", "4")] {
         assert_snapshot!(format!("idle_{name}_80x24"), self::shot(keys, (80, 24), &idle));
     }
 }
@@ -107,14 +109,73 @@ fn without_data() {
 #[test]
 fn without_probes() {
     let mut host = Host::in_procfs_mode();
+    host.cgroup("/system.slice/postgresql.service", 4_000, 0);
     host.advance(1);
     host.vmstat("pglazyfree", 12_800);
     host.vmstat("pglazyfreed", 2_560);
+    host.process_of_procfs(2211, "postgres", 40_960, 1_310_720);
+    host.process_of_procfs(40_172, "node", 2_048, 262_144);
+    host.sample.cgroups[0].pglazyfree += 12_000;
     let snapshot = host.advance(1);
-    assert_snapshot!("vmstat_overview_80x48", shot("", (80, 48), &snapshot));
-    assert_snapshot!("vmstat_overview_200x60", shot("", (200, 60), &snapshot));
-    assert_snapshot!("vmstat_hooks_80x48", shot("2", (80, 48), &snapshot));
-    assert_snapshot!("vmstat_failures_80x24", shot("3", (80, 24), &snapshot));
+    assert_snapshot!("procfs_overview_80x24", shot("", (80, 24), &snapshot));
+    assert_snapshot!("procfs_overview_80x48", shot("", (80, 48), &snapshot));
+    assert_snapshot!("procfs_overview_200x60", shot("", (200, 60), &snapshot));
+    assert_snapshot!("procfs_doctor_80x48", shot("2", (80, 48), &snapshot));
+    assert_snapshot!("procfs_failures_80x24", shot("3", (80, 24), &snapshot));
+    assert_snapshot!("procfs_processes_80x24", shot("4", (80, 24), &snapshot));
+
+    host.sample.processes.clear();
+    host.sample.cgroups.clear();
+    host.sample.pressure = None;
+    assert_snapshot!("nothing_processes_80x24", shot("4", (80, 24), &host.advance(1)));
+}
+
+#[test]
+fn with_tracepoints_only() {
+    let (_, snapshot) = Host::in_tracepoint_mode().busy(125);
+    assert_snapshot!("tracepoint_overview_80x24", shot("", (80, 24), &snapshot));
+    assert_snapshot!("tracepoint_overview_80x48", shot("", (80, 48), &snapshot));
+    assert_snapshot!("tracepoint_doctor_80x78", shot("2", (80, 78), &snapshot));
+    assert_snapshot!("tracepoint_40x10", shot("", (40, 10), &snapshot));
+    assert_snapshot!("tracepoint_processes_80x24", shot("4", (80, 24), &snapshot));
+}
+
+#[test]
+fn the_mode_is_on_every_screen_and_says_when_it_is_degraded() {
+    for (host, mode, degraded) in [
+        (Host::new(), "fentry", false),
+        (Host::in_tracepoint_mode(), "tracepoint", true),
+        (Host::in_procfs_mode(), "procfs", true),
+    ] {
+        let mut host = host;
+        let snapshot = host.advance(1);
+        for keys in ["", "2", "3", "4", "?"] {
+            for size in [(36, 6), (40, 10), (80, 24), (200, 60)] {
+                let screen = shot(keys, size, &snapshot);
+                let first = screen.to_string().lines().next().unwrap().to_owned();
+                assert!(first.contains(mode), "{first}");
+                assert_eq!(first.contains("degraded"), degraded, "{first}");
+            }
+        }
+    }
+}
+
+#[test]
+fn more_processes_than_the_kernel_side_has_room_for() {
+    let mut host = Host::new();
+    host.advance(1);
+    for tgid in 1..=40 {
+        host.process(tgid, "worker", 1, 512);
+    }
+    host.count(Counter::OtherCalls, 7);
+    host.count(Counter::OtherAdvisedPages, 3_584);
+    let snapshot = host.advance(1);
+    let mut shot = Shot::after("4");
+    shot.take((80, 24), Some(&snapshot));
+    shot.app.on_key(Key::End);
+    let screen = shot.take((80, 24), Some(&snapshot)).to_string();
+    let others = screen.lines().find(|line| line.contains(" others ")).unwrap();
+    assert!(others.contains(" 7   14.0 MiB"), "{others}");
 }
 
 #[test]
@@ -143,7 +204,7 @@ fn with_losses_and_residuals() {
     assert_snapshot!("losses_overview_80x24", shot("", (80, 24), &snapshot));
     assert_snapshot!("losses_overview_40x10", shot("", (40, 10), &snapshot));
     assert_snapshot!("losses_overview_120x40", shot("", (120, 40), &snapshot));
-    assert_snapshot!("losses_hooks_80x48", shot("2", (80, 48), &snapshot));
+    assert_snapshot!("losses_doctor_80x48", shot("2", (80, 48), &snapshot));
 
     let alarm = (Color::Red, Modifier::BOLD);
     let screen = shot("", (120, 40), &snapshot);
@@ -167,7 +228,7 @@ fn with_an_audit() {
     host.count(Counter::AuditRedirtiedPages, 4);
     host.count(Counter::AuditPinnedPages, 1);
     host.count(Counter::AuditKeptPages, 1);
-    assert_snapshot!("audit_hooks_80x48", shot("2", (80, 48), &host.advance(1)));
+    assert_snapshot!("audit_doctor_80x48", shot("2", (80, 48), &host.advance(1)));
 }
 
 #[test]
@@ -228,8 +289,9 @@ fn without_colours_no_cell_has_one() {
 #[test]
 fn no_size_and_no_place_of_the_page_panics() {
     let (busy, idle) = (busy(), Host::in_procfs_mode().advance(1));
-    for snapshot in [&busy, &idle] {
-        for keys in ["", "2", "3", "?"] {
+    let (_, traced) = Host::in_tracepoint_mode().busy(20);
+    for snapshot in [&busy, &idle, &traced] {
+        for keys in ["", "2", "3", "4", "?"] {
             for width in [0, 1, 12, 35, 36, 40, 57, 79, 80, 100, 175, 230] {
                 for height in [0, 1, 5, 6, 7, 10, 19, 24, 36, 80] {
                     let mut shot = Shot::after(keys);
@@ -259,9 +321,14 @@ fn names_from_elsewhere_cannot_command_the_terminal() {
     let batch = Batch { pinned: 1, ..Batch::default() };
     host.reclaim(Reclaimer::Direct, batch);
     host.fail(Reclaimer::Direct, 1, "a\x1b[31m\tb\n", batch);
-    let screen = shot("3", (80, 24), &host.advance(1));
-    for cell in screen.buffer().content() {
-        assert!(!cell.symbol().contains(char::is_control), "{:?}", cell.symbol());
+    host.process(1, "a\x1b[31m\tb\n", 1, 1);
+    host.cgroup("/a\x1b[31m\tb\n", 1, 1);
+    let snapshot = host.advance(1);
+    for keys in ["3", "4"] {
+        let screen = shot(keys, (80, 24), &snapshot);
+        for cell in screen.buffer().content() {
+            assert!(!cell.symbol().contains(char::is_control), "{:?}", cell.symbol());
+        }
+        style_of(&screen, "a[31mb");
     }
-    style_of(&screen, "a[31mb");
 }

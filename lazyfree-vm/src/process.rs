@@ -1,4 +1,4 @@
-//! Programs that are run with a limit.
+//! Programs that are run with a limit, and small files of the kernel.
 
 use std::{
     ffi::OsStr,
@@ -30,7 +30,7 @@ pub struct Finished {
     pub stderr: String,
 }
 
-/// A program that runs beside the test. It is killed when this is dropped.
+/// A program that runs beside the caller. It is killed when this is dropped.
 pub struct Running {
     child: Child,
     what: String,
@@ -42,7 +42,7 @@ pub struct Running {
 fn scratch(name: &str) -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    PathBuf::from(format!("/tmp/e2e-{}-{number}-{name}", std::process::id()))
+    PathBuf::from(format!("/tmp/lazyfree-vm-{}-{number}-{name}", std::process::id()))
 }
 
 /// `lazyfree` with arguments.
@@ -72,6 +72,11 @@ impl Running {
         rustix::process::kill_process(pid, signal).with_context(|| format!("kill {}", self.what))
     }
 
+    /// Whether it hasn't ended yet.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// Waits for its end.
     pub fn finish(mut self) -> Result<Finished> {
         let until = Instant::now() + LIMIT;
@@ -99,7 +104,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
+        if self.is_running() {
             let _gone = self.child.kill();
             let _reaped = self.child.wait();
         }

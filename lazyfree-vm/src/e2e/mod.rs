@@ -9,6 +9,7 @@ mod degraded;
 mod errors;
 mod pressure;
 mod screen;
+mod stalls;
 mod stat;
 mod storm;
 mod workloads;
@@ -56,6 +57,7 @@ pub fn run(filters: &[String]) -> ExitCode {
         storm::cases(),
         errors::cases(),
         screen::cases(),
+        stalls::cases(),
         degraded::cases(),
         degraded::last_cases(),
     ];

@@ -489,7 +489,7 @@ mod tests {
                 (Hook::SwapFree, None),
                 (Hook::Reclaim, Some("raw_tracepoint:mm_vmscan_lru_shrink_inactive")),
                 (Hook::Isolate, Some("raw_tracepoint:mm_compaction_isolate_migratepages")),
-                // Before 5.19 mm_compaction_begin doesn't say on whose behalf.
+                // In 5.10 mm_compaction_begin doesn't say on whose behalf.
                 (Hook::DirectCompaction, (!old).then_some("raw_tracepoint:mm_compaction_begin")),
                 (Hook::Unmap, None),
             ] {

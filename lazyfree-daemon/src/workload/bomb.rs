@@ -4,15 +4,24 @@
 //! The case in which MADV_FREE was argued for, and against, when it was new. With memory to spare,
 //! FREE saves the page faults and the zeroing of every loop, for the pages are still there, and
 //! marks them once. Under pressure they are reclaimed meanwhile, and it saves nothing.
+//!
+//! The pressure is of the bomb's own making: its cgroup may use less than its processes mark
+//! together. They take turns then, from the first touch of a loop to the end of its madvise, so that
+//! all but one process's memory can be reclaimed at any time, and a host without swap has nobody to
+//! kill.
 
 use std::{
+    fs::File,
     io::Read as _,
     process::{Child, Stdio},
     time::Instant,
 };
 
 use anyhow::{Context as _, Result, ensure};
-use rustix::mm::Advice;
+use rustix::{
+    fs::{FlockOperation, flock},
+    mm::Advice,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -36,9 +45,23 @@ pub struct Bomb {
     /// Times that each process touches its memory and gives it back
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     loops: u64,
+    /// Bytes that the processes may use together, such as 96M, so that the kernel has to reclaim; none
+    /// for no limit [default: three quarters of what they touch]
+    #[arg(long, value_name = "BYTES", value_parser = limit)]
+    limit: Option<Limit>,
     #[command(flatten)]
     #[serde(flatten)]
     common: Common,
+}
+
+/// What the processes may use together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// As much as there is.
+    None,
+    /// So many bytes.
+    Bytes(u64),
 }
 
 /// How memory is given back.
@@ -59,6 +82,8 @@ pub struct Charge {
     free: bool,
     pages: u64,
     loops: u64,
+    /// Whether it has its memory to itself until it has given it back.
+    turns: bool,
 }
 
 /// What one process of the bomb used.
@@ -84,6 +109,9 @@ pub struct Outcome {
 
 const DEFAULT_SIZE: u64 = 64 << 20;
 
+/// What the processes need beside the memory that they touch: programs, stacks, page tables, in bytes.
+const OVERHEAD: u64 = 32 << 20;
+
 impl Bomb {
     /// Fills in the size if it was left open.
     pub fn sized(self, budget: &Budget) -> Self {
@@ -92,15 +120,47 @@ impl Bomb {
         Self { size: Some(self.size.unwrap_or(DEFAULT_SIZE.min(share))), ..self }
     }
 
+    fn is_limited(&self, session: &Session) -> Result<bool> {
+        Ok(session.cgroup().is_ok() && self.limit_bytes()?.is_some())
+    }
+
     fn pages(&self, page_size: u64) -> Result<u64> {
         let pages = self.size.context("no size")? / page_size;
         ensure!(pages > 0, "--size is less than a page of {page_size} bytes");
         Ok(pages)
     }
 
+    /// The limit in force, in bytes, where there is a cgroup.
+    fn limit_bytes(&self) -> Result<Option<u64>> {
+        let size = self.size.context("no size")?;
+        let least = size + OVERHEAD;
+        let total = super::bytes(size, self.procs)?;
+        match self.limit {
+            Some(Limit::None) => Ok(None),
+            Some(Limit::Bytes(bytes)) => {
+                ensure!(
+                    bytes >= least,
+                    "--limit {bytes} is too little for one process with {size} bytes: give at least \
+                     {}M",
+                    least.div_ceil(1 << 20)
+                );
+                Ok((bytes < total).then_some(bytes))
+            }
+            None => {
+                let bytes = (total / 4 * 3).max(least);
+                Ok((bytes < total).then_some(bytes))
+            }
+        }
+    }
+
     /// Runs all processes with one policy.
     fn explode(&self, session: &Session, policy: Policy, pages: u64) -> Result<Outcome> {
-        let charge = Charge { free: policy == Policy::Free, pages, loops: self.loops };
+        let charge = Charge {
+            free: policy == Policy::Free,
+            pages,
+            loops: self.loops,
+            turns: self.is_limited(session)?,
+        };
         let counters = session.start()?;
         let clock = Instant::now();
         let mut children = Children::default();
@@ -141,6 +201,10 @@ impl Workload for Bomb {
         super::bytes(self.pages(page_size)? * page_size, self.procs)
     }
 
+    fn limit(&self, _page_size: u64) -> Result<Option<u64>> {
+        self.limit_bytes()
+    }
+
     fn is_single(&self) -> bool {
         false
     }
@@ -162,14 +226,20 @@ impl Workload for Bomb {
         if policies.contains(&Policy::Free) {
             let advised = self.procs * self.loops * pages;
             exact.set(Signal::Advised.name(), advised);
-            // A page is marked again only if it was reclaimed meanwhile.
-            at_least.set(Signal::Marked.name(), self.procs * pages);
+            // A page is marked again only if it was reclaimed meanwhile. Under a limit it may have
+            // been swapped out instead of being marked.
+            if !self.is_limited(session)? {
+                at_least.set(Signal::Marked.name(), self.procs * pages);
+            }
             at_most.set(Signal::Marked.name(), advised);
         } else {
             exact.set(Signal::Advised.name(), 0);
             exact.set(Signal::Marked.name(), 0);
         }
         report.expect(expectation);
+        if let Some(bytes) = self.limit_bytes()?.filter(|_| session.cgroup().is_ok()) {
+            report.observed.set("limit_bytes", bytes);
+        }
         report.observed.set("procs", self.procs);
         report.observed.set("loops", self.loops);
         report.observed.set("pages_per_proc", pages);
@@ -182,10 +252,19 @@ impl Charge {
     pub fn explode(self) -> Result<()> {
         let region = Region::of_base_pages(self.pages)?;
         let advice = if self.free { Advice::LinuxFree } else { Advice::LinuxDontNeed };
+        // The kernel lets go of it if the process dies.
+        let turns = self.turns.then(|| File::open("/proc/self/exe")).transpose();
+        let turns = turns.context("cannot open /proc/self/exe")?;
+        let turn = |operation| match &turns {
+            Some(file) => flock(file, operation).context("cannot take turns"),
+            None => Ok(()),
+        };
         let before = Usage::now()?;
         for _ in 0..self.loops {
+            turn(FlockOperation::LockExclusive)?;
             region.touch();
             region.advise(advice)?;
+            turn(FlockOperation::Unlock)?;
         }
         let after = Usage::now()?;
         let used = Usage {
@@ -241,6 +320,11 @@ fn outcome(child: &mut Child) -> Result<Usage> {
     serde_json::from_str(&json).context("a process of the bomb said something strange")
 }
 
+/// Reads a number of bytes, or `none`.
+fn limit(text: &str) -> Result<Limit, String> {
+    if text == "none" { Ok(Limit::None) } else { size(text).map(Limit::Bytes) }
+}
+
 /// Reads a number of bytes with an optional suffix K, M or G, powers of 1024.
 fn size(text: &str) -> Result<u64, String> {
     let (digits, shift) = match text.as_bytes().last() {
@@ -266,12 +350,46 @@ mod tests {
     }
 
     #[test]
+    fn the_limit_leaves_room_for_one_process_and_not_for_all() {
+        const MIB: u64 = 1 << 20;
+        let bomb = |procs, size: u64, limit| Bomb {
+            policy: Policy::Both,
+            procs,
+            size: Some(size * MIB),
+            loops: 1,
+            limit,
+            common: Common::default(),
+        };
+        for (procs, size, limit, expected) in [
+            (2, 64, None, Some(96)),
+            (4, 64, None, Some(192)),
+            // Three quarters would be less than one process and the overhead.
+            (2, 40, None, Some(72)),
+            // Nothing less than all would do.
+            (2, 32, None, None),
+            (1, 512, None, None),
+            (2, 64, Some(Limit::None), None),
+            (2, 64, Some(Limit::Bytes(100 * MIB)), Some(100)),
+            (2, 64, Some(Limit::Bytes(128 * MIB)), None),
+        ] {
+            let found = bomb(procs, size, limit).limit_bytes().unwrap();
+            assert_eq!(found, expected.map(|mib: u64| mib * MIB), "{procs} x {size}");
+        }
+        let error = bomb(2, 64, Some(Limit::Bytes(MIB))).limit_bytes().unwrap_err();
+        assert!(error.to_string().contains("at least 96M"), "{error}");
+        assert_eq!(limit("none"), Ok(Limit::None));
+        assert_eq!(limit("96M"), Ok(Limit::Bytes(96 * MIB)));
+        assert!(limit("some").is_err());
+    }
+
+    #[test]
     fn the_default_size_keeps_within_the_budget() {
         let bomb = Bomb {
             policy: Policy::Both,
             procs: 4,
             size: None,
             loops: 1,
+            limit: None,
             common: Common::default(),
         };
         let page_size = rustix::param::page_size() as u64;

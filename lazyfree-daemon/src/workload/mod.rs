@@ -87,6 +87,12 @@ trait Workload {
     /// The most memory it has resident at a time, in bytes.
     fn bytes(&self, page_size: u64) -> Result<u64>;
 
+    /// What its cgroup is limited to, in bytes, where it is to run into that; else the limit is
+    /// one that it doesn't reach.
+    fn limit(&self, _page_size: u64) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// Whether one process does all the work; it is then bound to one CPU.
     fn is_single(&self) -> bool {
         true

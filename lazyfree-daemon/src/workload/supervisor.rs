@@ -54,9 +54,11 @@ async fn work(
     mut stop: Stop,
 ) -> Result<()> {
     let workload = command.workload().context("not a workload")?;
-    let bytes = workload.bytes(rustix::param::page_size() as u64)?;
+    let page_size = rustix::param::page_size() as u64;
+    let bytes = workload.bytes(page_size)?;
     budget.check(bytes)?;
-    let limit = Budget::limit(bytes);
+    let safe = Budget::limit(bytes);
+    let limit = workload.limit(page_size)?.map_or(safe, |limit| limit.min(safe));
     if let Ok(cgroup) = &cgroup {
         cgroup.limit(limit)?;
     }

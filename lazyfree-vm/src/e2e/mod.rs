@@ -14,7 +14,7 @@ mod stat;
 mod storm;
 mod workloads;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Instant};
 
 use anyhow::Result;
 
@@ -66,10 +66,11 @@ pub fn run(filters: &[String]) -> ExitCode {
         if !filters.is_empty() && !filters.iter().any(|filter| name.contains(filter)) {
             continue;
         }
+        let start = Instant::now();
         match run() {
             Ok(Outcome::Passed) => {
                 passed += 1;
-                println!("test {name} ... ok");
+                println!("test {name} ... ok ({:.1} s)", start.elapsed().as_secs_f64());
             }
             Ok(Outcome::Skipped(why)) => {
                 skipped += 1;

@@ -1,7 +1,10 @@
 //! The two kinds of probe.
 
+use serde::{Deserialize, Serialize};
+
 /// How the probes are attached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Family {
     /// BPF trampolines.
     Fentry,

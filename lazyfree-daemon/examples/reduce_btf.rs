@@ -8,8 +8,9 @@
 //! Input and output are raw BTF, as in `/sys/kernel/btf/vmlinux`; `tests/fixtures/kernels/README.md`
 //! says where to get it. The types of [`TYPES`] are kept as they are: every member with its name and
 //! its position, and structs and unions without a name within them; of their enumerators those of
-//! [`ENUMERATORS`]. Beyond that, a pointer becomes a pointer to void, any other struct, union or
-//! enum keeps name and size but loses its members, and qualifiers are dropped. Functions keep their
+//! [`ENUMERATORS`]. Beyond that, a pointer to a struct or union keeps its name alone, a pointer to
+//! anything else becomes a pointer to void, any other struct, union or enum keeps name and size but
+//! loses its members, and qualifiers are dropped. Functions and raw tracepoints keep their
 //! prototype, cut likewise.
 
 use std::{
@@ -43,7 +44,7 @@ const TYPES: [&str; 15] = [
 const ENUMERATORS: [&str; 5] = ["PG_", "PGLAZY", "PGSTEAL_", "NR_", "TTU_"];
 
 /// What is hooked, under every name that it has had.
-const FUNCTIONS: [&str; 8] = [
+const FUNCTIONS: [&str; 9] = [
     "madvise_free_pte_range",
     "swap_put_entries_direct",
     "free_swap_and_cache_nr",
@@ -51,7 +52,26 @@ const FUNCTIONS: [&str; 8] = [
     "shrink_folio_list",
     "shrink_page_list",
     "isolate_migratepages_block",
+    "try_to_compact_pages",
     "try_to_unmap",
+];
+
+/// The types of raw tracepoints, of which some kernels have only a few.
+const TRACEPOINTS: [&str; 14] = [
+    "btf_trace_mm_vmscan_lru_shrink_inactive",
+    "btf_trace_mm_vmscan_reclaim_pages",
+    "btf_trace_mm_vmscan_direct_reclaim_begin",
+    "btf_trace_mm_vmscan_direct_reclaim_end",
+    "btf_trace_mm_vmscan_memcg_reclaim_begin",
+    "btf_trace_mm_vmscan_memcg_reclaim_end",
+    "btf_trace_mm_vmscan_throttled",
+    "btf_trace_mm_compaction_begin",
+    "btf_trace_mm_compaction_end",
+    "btf_trace_mm_compaction_isolate_migratepages",
+    "btf_trace_mm_compaction_try_to_compact_pages",
+    "btf_trace_mm_page_alloc",
+    "btf_trace_writeback_congestion_wait",
+    "btf_trace_writeback_wait_iff_congested",
 ];
 
 fn main() -> Result<()> {
@@ -60,11 +80,12 @@ fn main() -> Result<()> {
     let btf = Btf::from_bytes(&bytes).context("the standard input is not raw BTF")?;
     let mut cut = Cut { btf: &btf, ids: BTreeMap::new(), out: Out::new() };
     let mut kept = 0;
-    for name in TYPES.iter().chain(&FUNCTIONS) {
+    for name in TYPES.iter().chain(&FUNCTIONS).chain(&TRACEPOINTS) {
         for id in btf.resolve_ids_by_name(name).unwrap_or_default() {
             let wanted = match btf.resolve_type_by_id(id)? {
                 Type::Struct(_) | Type::Enum(_) => TYPES.contains(name),
                 Type::Func(_) => FUNCTIONS.contains(name),
+                Type::Typedef(_) => TRACEPOINTS.contains(name),
                 _ => false,
             };
             if wanted {
@@ -86,6 +107,7 @@ enum Kind {
     Struct = 4,
     Union = 5,
     Enum = 6,
+    Forward = 7,
     Typedef = 8,
     Func = 12,
     FuncProto = 13,
@@ -119,7 +141,7 @@ impl Cut<'_> {
                 let size = int.size() as u32;
                 self.out.add(Kind::Int, &name, false, 0, size, &[encoding | (size * 8)])
             }
-            Type::Ptr(_) => self.out.void_pointer(),
+            Type::Ptr(pointer) => self.pointer(target(&pointer)?)?,
             Type::Array(array) => {
                 let element = self.keep(target(&array)?)?;
                 let index = self.out.index_type();
@@ -141,8 +163,12 @@ impl Cut<'_> {
                 self.out.add(Kind::Enum, &name, ty.is_signed(), number, size, &words)
             }
             Type::Typedef(ty) => {
-                let target = self.keep(target(&ty)?)?;
                 let name = self.name(&ty);
+                let target = if TRACEPOINTS.contains(&&*name) {
+                    self.function_pointer(&ty)?
+                } else {
+                    self.keep(target(&ty)?)?
+                };
                 self.out.add(Kind::Typedef, &name, false, 0, target, &[])
             }
             Type::Const(ty) | Type::Volatile(ty) | Type::Restrict(ty) => self.keep(target(&ty)?)?,
@@ -150,14 +176,7 @@ impl Cut<'_> {
                 let Type::FuncProto(proto) = self.btf.resolve_chained_type(&ty)? else {
                     bail!("a function without a prototype");
                 };
-                let returns = self.keep(proto.return_type_id())?;
-                let mut words = Vec::new();
-                for parameter in &proto.parameters {
-                    let kept = self.keep(target(parameter)?)?;
-                    words.extend([self.out.string(&self.name(parameter)), kept]);
-                }
-                let number = proto.parameters.len();
-                let proto = self.out.add(Kind::FuncProto, "", false, number, returns, &words);
+                let proto = self.prototype(&proto)?;
                 let name = self.name(&ty);
                 self.out.add(Kind::Func, &name, false, 0, proto, &[])
             }
@@ -165,6 +184,51 @@ impl Cut<'_> {
         };
         self.ids.insert(id, kept);
         Ok(kept)
+    }
+
+    fn prototype(&mut self, proto: &btf_rs::FuncProto) -> Result<u32> {
+        let returns = self.keep(proto.return_type_id())?;
+        let mut words = Vec::new();
+        for parameter in &proto.parameters {
+            let kept = self.keep(target(parameter)?)?;
+            words.extend([self.out.string(&self.name(parameter)), kept]);
+        }
+        Ok(self.out.add(Kind::FuncProto, "", false, proto.parameters.len(), returns, &words))
+    }
+
+    /// What the typedef of a raw tracepoint stands for.
+    fn function_pointer(&mut self, typedef: &btf_rs::Typedef) -> Result<u32> {
+        let Type::Ptr(pointer) = self.btf.resolve_chained_type(typedef)? else {
+            bail!("not a pointer");
+        };
+        let Type::FuncProto(proto) = self.btf.resolve_chained_type(&pointer)? else {
+            bail!("not a pointer to a function");
+        };
+        let proto = self.prototype(&proto)?;
+        Ok(self.out.pointer(proto))
+    }
+
+    /// A pointer to a type of this old number.
+    fn pointer(&mut self, mut target_id: u32) -> Result<u32> {
+        loop {
+            let ty = self.btf.resolve_type_by_id(target_id)?;
+            let (name, union) = match &ty {
+                Type::Const(_)
+                | Type::Volatile(_)
+                | Type::Restrict(_)
+                | Type::TypeTag(_)
+                | Type::Typedef(_) => {
+                    target_id = target(ty.as_btf_type().context("a reference")?)?;
+                    continue;
+                }
+                Type::Struct(ty) => (self.name(ty), false),
+                Type::Union(ty) => (self.name(ty), true),
+                Type::Fwd(ty) => (self.name(ty), ty.is_union()),
+                _ => (String::new(), false),
+            };
+            let target = if name.is_empty() { 0 } else { self.out.forward(&name, union) };
+            return Ok(self.out.pointer(target));
+        }
     }
 
     fn compound(&mut self, kind: Kind, ty: &btf_rs::Struct) -> Result<u32> {
@@ -197,7 +261,8 @@ struct Out {
     number: u32,
     strings: Vec<u8>,
     offsets: BTreeMap<String, u32>,
-    void_pointer: Option<u32>,
+    pointers: BTreeMap<u32, u32>,
+    forwards: BTreeMap<(String, bool), u32>,
     index_type: Option<u32>,
 }
 
@@ -209,7 +274,8 @@ impl Out {
             number: 0,
             strings: vec![0],
             offsets: BTreeMap::from([(String::new(), 0)]),
-            void_pointer: None,
+            pointers: BTreeMap::new(),
+            forwards: BTreeMap::new(),
             index_type: None,
         }
     }
@@ -242,10 +308,25 @@ impl Out {
         self.number
     }
 
-    fn void_pointer(&mut self) -> u32 {
-        let pointer = self.void_pointer;
-        let pointer = pointer.unwrap_or_else(|| self.add(Kind::Ptr, "", false, 0, 0, &[]));
-        *self.void_pointer.insert(pointer)
+    /// A pointer to what has this new number; 0 is void.
+    fn pointer(&mut self, target: u32) -> u32 {
+        if let Some(pointer) = self.pointers.get(&target) {
+            return *pointer;
+        }
+        let pointer = self.add(Kind::Ptr, "", false, 0, target, &[]);
+        self.pointers.insert(target, pointer);
+        pointer
+    }
+
+    /// The declaration of a struct or union without its members.
+    fn forward(&mut self, name: &str, union: bool) -> u32 {
+        let key = (name.to_owned(), union);
+        if let Some(forward) = self.forwards.get(&key) {
+            return *forward;
+        }
+        let forward = self.add(Kind::Forward, name, union, 0, 0, &[]);
+        self.forwards.insert(key, forward);
+        forward
     }
 
     fn index_type(&mut self) -> u32 {

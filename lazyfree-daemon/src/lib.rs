@@ -13,6 +13,7 @@ pub mod model;
 pub mod sample;
 pub mod signal;
 pub mod source;
+mod text;
 pub mod tui;
 pub mod vmstat;
 pub mod workload;

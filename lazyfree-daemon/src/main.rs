@@ -7,7 +7,7 @@ use std::{
 
 use clap::{Parser, Subcommand};
 use lazyfree::{
-    command::{Exit, run, stat, top},
+    command::{Exit, doctor, run, stat, top},
     workload,
 };
 use tracing_subscriber::EnvFilter;
@@ -28,6 +28,8 @@ enum Command {
     Top(top::TopArgs),
     /// Count one interval, or the run of a command
     Stat(stat::StatArgs),
+    /// Tell what is observed on this host and how, what is lost, why, and what to do about it
+    Doctor(doctor::DoctorArgs),
     /// Take known numbers of pages through the paths that lazyfree observes
     #[command(subcommand)]
     Workload(workload::Command),
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Top(args) => top::top(&args),
         Command::Stat(args) => stat::stat(&args),
+        Command::Doctor(args) => doctor::doctor(&args),
         Command::Workload(command) => workload::run(command).map(|()| ExitCode::SUCCESS),
     };
     result.unwrap_or_else(|error| match error.downcast_ref() {

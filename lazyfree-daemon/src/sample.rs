@@ -38,12 +38,67 @@ pub struct Session {
     /// What came of each hook that was tried.
     #[serde(default)]
     pub hooks: Vec<HookOutcome>,
+    /// What was found out about the system that decides on the above.
+    #[serde(default)]
+    pub facts: Vec<Fact>,
+}
+
+/// One thing that was found out about the system.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fact {
+    /// Its name, as an administrator knows it: a sysctl, an option, a file.
+    pub name: String,
+    /// What it is set to.
+    pub value: String,
+    /// What that means here; empty if nothing needs to be said.
+    pub remark: String,
 }
 
 impl Session {
     /// The row of a signal.
     pub fn plan(&self, signal: Signal) -> Option<&SignalPlan> {
         self.signals.iter().find(|plan| plan.signal == signal)
+    }
+
+    /// Whether this host, rather than its kernel, keeps a number from being better.
+    pub fn degraded(&self) -> bool {
+        let mut limits = (self.signals.iter().map(|plan| plan.limited_by))
+            .chain(self.stalls.iter().map(|plan| plan.limited_by));
+        limits.any(|by| by == LimitedBy::Host)
+    }
+
+    /// Whether there is no number for any signal.
+    pub fn blind(&self) -> bool {
+        self.signals.iter().all(|plan| plan.accuracy == Accuracy::None)
+    }
+
+    /// How much is observed, without a period: "all signals observed", or how many aren't.
+    pub fn coverage(&self) -> String {
+        let number = |accuracy| self.signals.iter().filter(|p| p.accuracy == accuracy).count();
+        let (estimates, unseen) = (number(Accuracy::Estimate), number(Accuracy::None));
+        let waits = self.stalls.iter().filter(|plan| plan.accuracy == Accuracy::None).count();
+        if unseen + waits == 0 && !self.degraded() {
+            return "all signals observed".to_owned();
+        }
+        let mut text =
+            format!("{} of {} signals exact", number(Accuracy::Exact), self.signals.len());
+        if estimates > 0 {
+            text +=
+                &format!(", {estimates} {}", if estimates == 1 { "estimate" } else { "estimates" });
+        }
+        if unseen > 0 {
+            text += &format!(", {unseen} not observed");
+        }
+        if waits > 0 {
+            text += &format!(", {waits} of {} kinds of stalls not observed", self.stalls.len());
+        }
+        text
+    }
+
+    /// The state of observation in one line.
+    pub fn summary(&self) -> String {
+        let hint = if self.degraded() { "; lazyfree doctor says why" } else { "" };
+        format!("mode {}: {}{hint}", self.mode, self.coverage())
     }
 }
 
@@ -415,4 +470,48 @@ pub struct Failure {
     pub tgid: u32,
     pub reclaimer: String,
     pub comm: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::fixture::Host;
+
+    #[test]
+    fn a_summary_counts_what_is_observed_and_says_where_to_ask() {
+        assert_eq!(Host::new().session.summary(), "mode fentry: all signals observed");
+        assert_eq!(
+            Host::in_tracepoint_mode().session.summary(),
+            "mode tracepoint: 4 of 13 signals exact, 3 estimates, 6 not observed; \
+             lazyfree doctor says why"
+        );
+        assert_eq!(
+            Host::in_procfs_mode().session.summary(),
+            "mode procfs: 1 of 13 signals exact, 1 estimate, 11 not observed, \
+             4 of 4 kinds of stalls not observed; lazyfree doctor says why"
+        );
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_show_anybody_is_no_degradation() {
+        let mut host = Host::new();
+        host.unobserve(Signal::Deactivated, "there is no active list");
+        host.plan(Signal::Deactivated).limited_by = LimitedBy::Kernel;
+        assert!(!host.session.degraded());
+        assert_eq!(host.session.summary(), "mode fentry: 12 of 13 signals exact, 1 not observed");
+        host.session.stalls[3].limited_by = LimitedBy::Host;
+        assert!(host.session.degraded() && !host.session.blind());
+    }
+
+    #[test]
+    fn a_session_of_an_older_daemon_has_no_stalls_and_is_read() {
+        let mut json = serde_json::to_value(Host::new().session).unwrap();
+        let object = json.as_object_mut().unwrap();
+        for key in ["stalls", "hooks", "facts"] {
+            assert!(object.remove(key).is_some(), "{key}");
+        }
+        let session: Session = serde_json::from_value(json).unwrap();
+        assert!(session.stalls.is_empty() && session.facts.is_empty());
+        assert_eq!(session.summary(), "mode fentry: all signals observed");
+    }
 }

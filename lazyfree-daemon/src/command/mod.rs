@@ -1,5 +1,6 @@
 //! The subcommands: arguments in, exit status out.
 
+pub mod doctor;
 pub mod run;
 pub mod stat;
 pub mod top;
@@ -13,7 +14,7 @@ use tokio::{
 };
 
 use crate::{
-    kernel::{Family, Options},
+    kernel::{Options, ProbeKind},
     model::{Model, Snapshot},
     sample::Sample,
     source::Source,
@@ -22,9 +23,9 @@ use crate::{
 /// What to attach.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct ProbeArgs {
-    /// Attach only this kind of probe; by default fentry where it works, else kprobe
+    /// Attach only this kind of probe; by default for each hook the first that works
     #[arg(long, value_name = "KIND")]
-    pub probes: Option<Family>,
+    pub probes: Option<ProbeKind>,
     /// Also count folio by folio at try_to_unmap, to check the batch numbers; costs more
     #[arg(long)]
     pub audit: bool,
@@ -35,7 +36,7 @@ pub struct ProbeArgs {
 
 impl From<ProbeArgs> for Options {
     fn from(args: ProbeArgs) -> Self {
-        Self { family: args.probes, audit: args.audit, kernel_log: args.kernel_log }
+        Self { kind: args.probes, audit: args.audit, kernel_log: args.kernel_log }
     }
 }
 

@@ -57,6 +57,11 @@ async fn serve(args: &RunArgs) -> anyhow::Result<()> {
         "observing {}",
         session.kernel
     );
+    if session.degraded() {
+        tracing::warn!("{}", session.summary());
+    } else {
+        tracing::info!("{}", session.summary());
+    }
 
     let (latest, snapshots) = watch::channel(None);
     let (lines, _) = broadcast::channel(socket::BACKLOG);

@@ -17,7 +17,8 @@ const INTRODUCTION: &str = "\
 - Counters start at 0 with the process and only go up. Rates are for the query to take.
 - Pages are exported in bytes; `lazyfree_page_size_bytes` turns them back.
 - **A signal that isn't observed has no series: absent, never 0.** `lazyfree_hook_info` has a row
-  for each signal, whether observed or not, with its accuracy.
+  for each signal and each kind of stall, whether observed or not, with its accuracy, and
+  `lazyfree_hook_attached` for each hook that was tried, with the reason if it isn't attached.
 - Families of `lazyfree_vmstat_` are the kernel's own counters, put there to be compared with.
 - No label has unbounded values: no process, address or path.
 - Histograms have the same buckets everywhere, at powers of two from 1.024 us to 17.2 s. A

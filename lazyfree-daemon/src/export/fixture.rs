@@ -9,8 +9,14 @@ use lazyfree_common::{
 };
 
 use crate::{
-    model::{Model, Snapshot},
-    sample::{Durations, FamilyName, HookSample, LimitedBy, Sample, Session, SignalPlan},
+    model::{
+        Model, Snapshot,
+        fixture::{procfs_only, stall_hooks, tracepoints_only, watched},
+    },
+    sample::{
+        CgroupSample, Durations, FamilyName, HookOutcome, HookSample, LimitedBy, Pressure,
+        ProcessSample, Sample, Session, SignalPlan,
+    },
     signal::{Accuracy, HookKind, Signal},
     vmstat::Vmstat,
 };
@@ -40,40 +46,53 @@ const PLANS: [(Signal, &str, HookKind, Option<FamilyName>); 13] = {
 
 /// Ten seconds on a host where all is observed, exactly but for `deactivated`; nothing was lost.
 pub fn full() -> Snapshot {
-    snapshot(session("fentry", |signal| {
+    snapshot(full_session())
+}
+
+fn full_session() -> (Session, [Sample; 2]) {
+    session("fentry", |signal| {
         let (_, hook, kind, adds_up_calls) = PLANS[signal as usize];
         let (accuracy, reason) = match signal {
             Signal::Deactivated => (Accuracy::Estimate, "one folio in 16 is looked at"),
             _ => (Accuracy::Exact, ""),
         };
         plan(signal, hook, Some(kind), accuracy, adds_up_calls, reason)
-    }))
+    })
 }
 
-/// The same ten seconds on a host that allows no probe.
-pub fn vmstat_only() -> Snapshot {
-    let mut session = session("procfs", |signal| {
-        let hook = match signal {
-            Signal::Marked => "procfs:pglazyfree",
-            Signal::Hit => "procfs:pglazyfreed",
-            _ => {
-                let reason = "the kernel has neither kprobes nor fentry";
-                return plan(signal, "", None, Accuracy::None, None, reason);
-            }
-        };
-        plan(signal, hook, Some(HookKind::Procfs), Accuracy::Exact, None, "")
-    });
-    session.1.iter_mut().for_each(|sample| {
+/// The same ten seconds on a host where only tracepoints can be attached.
+pub fn tracepoint() -> Snapshot {
+    let (mut session, mut samples) = full_session();
+    tracepoints_only(&mut session);
+    for sample in &mut samples {
+        sample.hooks.retain(|hook| hook.kind == HookKind::RawTracepoint);
+    }
+    snapshot((session, samples))
+}
+
+/// The same ten seconds for a user who may attach nothing.
+pub fn procfs() -> Snapshot {
+    let (mut session, mut samples) = full_session();
+    procfs_only(&mut session);
+    for sample in &mut samples {
         *sample = Sample {
             time_ns: sample.time_ns,
             unix_seconds: sample.unix_seconds,
             vmstat: sample.vmstat.clone(),
+            pressure: sample.pressure,
+            processes: sample
+                .processes
+                .iter()
+                .filter(|row| row.rss_kb.is_some())
+                .map(|row| ProcessSample { calls: None, advised_pages: None, ..row.clone() })
+                .collect(),
+            cgroups: sample.cgroups.clone(),
             mem_free_kb: sample.mem_free_kb,
             min_free_kb: sample.min_free_kb,
             ..Sample::default()
         };
-    });
-    snapshot(session)
+    }
+    snapshot((session, samples))
 }
 
 /// As [`full`], and one call of reclaim was lost, two events were dropped.
@@ -120,8 +139,13 @@ fn session(mode: &str, plan: impl Fn(Signal) -> SignalPlan) -> (Session, [Sample
         cpus: 2,
         mode: mode.into(),
         signals: Signal::ALL.map(plan).into(),
-        stalls: Vec::new(),
-        hooks: Vec::new(),
+        stalls: Family::STALLS.map(watched).into(),
+        hooks: vec![HookOutcome {
+            name: "reclaim".into(),
+            attached: Some("fentry:shrink_folio_list".into()),
+            refused: Vec::new(),
+        }],
+        facts: Vec::new(),
     };
     (session, [sample(0), sample(1)])
 }
@@ -138,13 +162,26 @@ fn sample(steps: u64) -> Sample {
                 Family::Madvise => durations(&[(1_500, 10)], steps),
                 Family::Reclaim => durations(&[(20_000, 96), (3_000_000, 4)], steps),
                 Family::Isolate => durations(&[(70_000, 7)], steps),
-                _ => durations(&[], steps),
+                Family::DirectReclaim => durations(&[(4_000_000, 20), (200_000_000, 1)], steps),
+                Family::MemcgReclaim => durations(&[(1_000_000, 4)], steps),
+                Family::DirectCompaction => durations(&[(30_000_000, 2)], steps),
+                Family::Throttle => durations(&[], steps),
             })
             .collect(),
-        in_flight: vec![0, 1, 0, 0, 0, 0, 0],
+        in_flight: vec![0, 1, 0, 2, 0, 0, 0],
         hooks: hooks(),
         vmstat: vmstat(steps),
         lru_batch_pending: Some(steps * 12),
+        pressure: Some(Pressure { some_us: 900_000 + steps * 250_000, full_us: steps * 50_000 }),
+        processes: vec![
+            process(2211, "postgres", 8 * steps, 9_216 * steps, Some((65_536, 8_192))),
+            process(977, "cc1", 2 * steps, 1_000 * steps, None),
+        ],
+        cgroups: vec![CgroupSample {
+            path: "/system.slice/postgresql.service".into(),
+            pglazyfree: 50_000 + 7_000 * steps,
+            pglazyfreed: 20_000 + 3_500 * steps,
+        }],
         mem_free_kb: 200_000,
         mem_available_kb: 400_000,
         mem_total_kb: 1_000_000,
@@ -165,6 +202,7 @@ fn sample(steps: u64) -> Sample {
         (Counter::CompactionIsolatedPages, 900),
         (Counter::CompactionPinnedPages, 40),
         (Counter::EventsSubmitted, 2),
+        (Counter::OtherAdvisedPages, 24),
         (Counter::AuditAttemptPages, 5_760),
         (Counter::AuditHitPages, 4_096),
         (Counter::AuditRedirtiedPages, 1_024),
@@ -185,12 +223,37 @@ fn sample(steps: u64) -> Sample {
     ] {
         of[what.slot(reclaimer)] = steps * value;
     }
-    for (family, calls) in [(Family::Madvise, 10), (Family::Reclaim, 100), (Family::Isolate, 7)] {
+    for (family, calls) in [
+        (Family::Madvise, 10),
+        (Family::Reclaim, 100),
+        (Family::Isolate, 7),
+        (Family::DirectReclaim, 21),
+        (Family::MemcgReclaim, 4),
+        (Family::DirectCompaction, 2),
+    ] {
         of[PerFamily::Started.slot(family)] = steps * calls;
         of[PerFamily::Finished.slot(family)] = steps * calls;
     }
     sample.counters.add(&of);
     sample
+}
+
+/// A process; `memory` is what is resident and what of it is lazyfree, in kB.
+fn process(
+    tgid: u32,
+    comm: &str,
+    calls: u64,
+    pages: u64,
+    memory: Option<(u64, u64)>,
+) -> ProcessSample {
+    ProcessSample {
+        tgid,
+        comm: comm.into(),
+        calls: Some(calls),
+        advised_pages: Some(pages),
+        rss_kb: memory.map(|(rss_kb, _)| rss_kb),
+        lazyfree_kb: memory.map(|(_, lazyfree_kb)| lazyfree_kb),
+    }
 }
 
 fn durations(calls: &[(u64, u64)], steps: u64) -> Durations {
@@ -243,6 +306,9 @@ fn hooks() -> Vec<HookSample> {
         ),
         hook("unmap_enter", "try_to_unmap", None, HookKind::Fentry, Some(0)),
     ]
+    .into_iter()
+    .chain(stall_hooks())
+    .collect()
 }
 
 /// Every counter that is read; those not named here don't move.

@@ -251,7 +251,7 @@ mod tests {
 
     #[tokio::test]
     async fn metrics_are_those_of_the_latest_snapshot() {
-        let running = run(Some(fixture::vmstat_only())).await;
+        let running = run(Some(fixture::procfs())).await;
         let latest = fixture::full();
         running.latest.send_replace(Some(Arc::new(latest.clone())));
         let (status, headers, body) = get(running.address, "/metrics").await;

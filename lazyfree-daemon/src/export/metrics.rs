@@ -4,6 +4,8 @@
 //! the dashboards are made from it. Counters start at 0 with the process. What isn't observed has
 //! no series, except `lazyfree_hook_info`, which says why a signal is missing from the others.
 
+use std::collections::BTreeSet;
+
 use lazyfree_common::{Family, Reclaimer};
 use prometheus::TextEncoder;
 
@@ -11,7 +13,8 @@ pub use super::series::Kind;
 use super::{duration, series::Series, vmstat};
 use crate::{
     model::{FamilyState, Snapshot},
-    signal::{Accuracy, Signal, Unit},
+    sample::{Durations, HookOutcome},
+    signal::{Accuracy, HookKind, Signal, Unit},
 };
 
 /// A metric family: what is said about it, and where its series come from.
@@ -40,10 +43,19 @@ pub const LABELS: [(&str, &str); 16] = [
         "function",
         "`madvise_free` (`madvise_free_pte_range`), `reclaim` (`shrink_folio_list`, up to 5.15 `shrink_page_list`), `isolate` (`isolate_migratepages_block`)",
     ),
-    ("hook", "the hook of a signal, as `kind:symbol`; empty if there is none"),
+    (
+        "hook",
+        "of a signal, as `kind:symbol`, empty if there is none; of a candidate, what it is for, such as `reclaim`",
+    ),
     ("kernel", "release of the running kernel"),
-    ("kind", "`fentry`, `fexit`, `kprobe`, `kretprobe`, `procfs`, or `none`"),
-    ("mode", "`fentry`, `kprobe`, or `vmstat` where no probe could be attached"),
+    (
+        "kind",
+        "of a hook `fentry`, `fexit`, `kprobe`, `kretprobe`, `raw_tracepoint`, `tracepoint`, `procfs`, or `none`; of a stall `direct_reclaim`, `memcg_reclaim`, `compaction`, `throttle`; of pressure `some`, `full`",
+    ),
+    (
+        "mode",
+        "`fentry`, `kprobe`, `tracepoint` where functions can't be hooked, or `procfs` where nothing can be attached",
+    ),
     (
         "outcome",
         "of events `submitted` or `dropped`; of compaction and migration `success` or `fail`",
@@ -51,7 +63,7 @@ pub const LABELS: [(&str, &str); 16] = [
     ("program", "name of a program in the eBPF object"),
     (
         "reason",
-        "`return_missing` (the task entered the function again), `entry_missing` (a return without an entry), `map_full` (too many calls in flight)",
+        "of a loss `return_missing` (the task entered again), `entry_missing` (a return without an entry), `map_full` (too many in flight); of a candidate that isn't attached, the cause: `absent`, `unknown_shape`, `no_types`, `not_built_in`, `lockdown`, `not_permitted`, `no_tracefs`, `verifier`, `refused`, `not_asked_for`",
     ),
     (
         "reclaimer",
@@ -59,8 +71,8 @@ pub const LABELS: [(&str, &str); 16] = [
     ),
     ("revision", "commit the binary was built from, or `unknown`"),
     ("scanner", "`migrate` or `free`"),
-    ("signal", "name of a signal, as in the JSON report"),
-    ("symbol", "kernel function a program is attached to"),
+    ("signal", "name of a signal, as in the JSON report; `stall_` and the kind for a stall"),
+    ("symbol", "kernel function or tracepoint of a program or candidate"),
     ("version", "version of the binary"),
     ("zone", "`dma`, `dma32`, `normal`, `movable`, `device`"),
 ];
@@ -98,7 +110,7 @@ fn metric(
 }
 
 /// The families that are neither a signal nor a counter of the kernel.
-fn others() -> [Metric; 21] {
+fn others() -> [Metric; 26] {
     use Kind::{Counter, Gauge, Histogram};
     [
         metric(
@@ -123,15 +135,23 @@ fn others() -> [Metric; 21] {
             &["signal", "hook", "kind", "accuracy"],
             |snapshot, series| {
                 for state in &snapshot.signals {
-                    let kind = match state.accuracy {
-                        Accuracy::None => None,
-                        _ => state.kind,
-                    };
-                    let kind = kind.map_or("none", |kind| kind.name());
+                    let kind = kind_in_use(state.accuracy, state.kind);
                     let values = [state.signal.name(), &state.hook, kind, state.accuracy.name()];
                     series.add(&values, 1.0);
                 }
+                for state in &snapshot.stalls {
+                    let signal = format!("stall_{}", state.waits.family.name());
+                    let kind = kind_in_use(state.accuracy, state.kind);
+                    series.add(&[&signal, &state.hook, kind, state.accuracy.name()], 1.0);
+                }
             },
+        ),
+        metric(
+            "lazyfree_hook_attached",
+            "Whether a candidate for a hook is attached: 1, or 0 with the reason.",
+            Gauge,
+            &["hook", "kind", "symbol", "reason"],
+            |snapshot, series| candidates(&snapshot.session.hooks, series),
         ),
         metric(
             "lazyfree_hook_misses_total",
@@ -165,10 +185,7 @@ fn others() -> [Metric; 21] {
             &["function", "reason"],
             |snapshot, series| {
                 for state in followed(snapshot) {
-                    let function = state.family.name();
-                    series.add(&[function, "return_missing"], state.returns_lost as f64);
-                    series.add(&[function, "entry_missing"], state.entries_lost as f64);
-                    series.add(&[function, "map_full"], state.map_full as f64);
+                    lost(state.family.name(), state, series);
                 }
             },
         ),
@@ -203,6 +220,51 @@ fn others() -> [Metric; 21] {
             Histogram,
             &[],
             |snapshot, series| durations(snapshot, Family::Isolate, series),
+        ),
+        metric(
+            "lazyfree_stall_seconds",
+            "Time that tasks waited in reclaim, compaction or reclaim's throttling, for each wait that ended.",
+            Histogram,
+            &["kind"],
+            |snapshot, series| {
+                for (kind, waits) in stalls(snapshot) {
+                    histogram(&[kind], &waits.durations, series);
+                }
+            },
+        ),
+        metric(
+            "lazyfree_stalls_in_flight",
+            "Waits that have begun and not ended.",
+            Gauge,
+            &["kind"],
+            |snapshot, series| {
+                for (kind, waits) in stalls(snapshot) {
+                    series.add(&[kind], waits.in_flight as f64);
+                }
+            },
+        ),
+        metric(
+            "lazyfree_stalls_lost_total",
+            "Waits that were not followed from beginning to end.",
+            Counter,
+            &["kind", "reason"],
+            |snapshot, series| {
+                for (kind, waits) in stalls(snapshot) {
+                    lost(kind, waits, series);
+                }
+            },
+        ),
+        metric(
+            "lazyfree_pressure_stall_seconds_total",
+            "Time in which some, or all, tasks waited for memory, as the kernel counts it (PSI); full is part of some.",
+            Counter,
+            &["kind"],
+            |snapshot, series| {
+                if let Some(pressure) = snapshot.context.pressure {
+                    series.add(&["some"], pressure.some_us as f64 / 1e6);
+                    series.add(&["full"], pressure.full_us as f64 / 1e6);
+                }
+            },
         ),
         metric(
             "lazyfree_reclaim_batches_total",
@@ -364,15 +426,52 @@ fn followed(snapshot: &Snapshot) -> impl Iterator<Item = &FamilyState> {
     snapshot.families.iter().filter(|state| state.followed)
 }
 
+/// The kinds of stalls that are observed.
+fn stalls(snapshot: &Snapshot) -> impl Iterator<Item = (&'static str, &FamilyState)> {
+    let observed = snapshot.stalls.iter().filter(|state| state.accuracy != Accuracy::None);
+    observed.map(|state| (state.waits.family.name(), &state.waits))
+}
+
+fn lost(what: &str, state: &FamilyState, series: &mut Series) {
+    series.add(&[what, "return_missing"], state.returns_lost as f64);
+    series.add(&[what, "entry_missing"], state.entries_lost as f64);
+    series.add(&[what, "map_full"], state.map_full as f64);
+}
+
+fn kind_in_use(accuracy: Accuracy, kind: Option<HookKind>) -> &'static str {
+    kind.filter(|_| accuracy != Accuracy::None).map_or("none", |kind| kind.name())
+}
+
+/// Each candidate once, whatever it was tried for how often.
+fn candidates(hooks: &[HookOutcome], series: &mut Series) {
+    let mut told = BTreeSet::new();
+    for hook in hooks {
+        let attached = hook.attached.as_deref().and_then(|attached| attached.split_once(':'));
+        let attached = attached.map(|(kind, symbol)| (kind, symbol, ""));
+        let refused = (hook.refused.iter())
+            .map(|refused| (refused.kind.name(), &*refused.symbol, refused.cause.name()));
+        for (kind, symbol, reason) in attached.into_iter().chain(refused) {
+            if told.insert((&hook.name, kind, symbol, reason)) {
+                let value = if reason.is_empty() { 1.0 } else { 0.0 };
+                series.add(&[&hook.name, kind, symbol, reason], value);
+            }
+        }
+    }
+}
+
 fn durations(snapshot: &Snapshot, family: Family, series: &mut Series) {
     for state in followed(snapshot).filter(|state| state.family == family) {
-        let durations = &state.durations;
-        series.add_histogram(
-            duration::cumulative(durations),
-            duration::count(durations),
-            durations.sum_ns as f64 / 1e9,
-        );
+        histogram(&[], &state.durations, series);
     }
+}
+
+fn histogram(labels: &[&str], durations: &Durations, series: &mut Series) {
+    series.add_histogram(
+        labels,
+        duration::cumulative(durations),
+        duration::count(durations),
+        durations.sum_ns as f64 / 1e9,
+    );
 }
 
 fn bytes(kb: u64) -> f64 {
@@ -381,7 +480,7 @@ fn bytes(kb: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeMap;
 
     use super::*;
     use crate::export::fixture;
@@ -517,7 +616,7 @@ mod tests {
 
     #[test]
     fn what_is_not_observed_has_no_series_but_its_hook_says_so() {
-        let families = scrape(&fixture::vmstat_only());
+        let families = scrape(&fixture::procfs());
         for signal in Signal::ALL {
             let observed = matches!(signal, Signal::Marked | Signal::Hit);
             assert_eq!(families.contains_key(signal.info().family), observed, "{signal:?}");
@@ -531,13 +630,19 @@ mod tests {
             "lazyfree_events_total",
             "lazyfree_hook_misses_total",
             "lazyfree_lru_batch_pending_pages",
+            "lazyfree_stall_seconds",
+            "lazyfree_stalls_in_flight",
+            "lazyfree_stalls_lost_total",
         ] {
             assert!(!families.contains_key(absent), "{absent}");
         }
         let hit = [("reclaimer", "unknown")];
         assert_eq!(value(&families, "lazyfree_hit_bytes_total", &hit), 4096.0 * 4096.0);
         let hooks = &families["lazyfree_hook_info"].samples;
-        assert_eq!(hooks.len(), Signal::ALL.len());
+        assert_eq!(hooks.len(), Signal::ALL.len() + Family::STALLS.len());
+        let stall = "stall_direct_reclaim";
+        let none = [("signal", stall), ("hook", ""), ("kind", "none"), ("accuracy", "none")];
+        assert_eq!(value(&families, "lazyfree_hook_info", &none), 1.0);
         let none = [("signal", "redirtied"), ("hook", ""), ("kind", "none"), ("accuracy", "none")];
         assert_eq!(value(&families, "lazyfree_hook_info", &none), 1.0);
     }
@@ -567,6 +672,77 @@ mod tests {
         let le = |le| value(&families, "lazyfree_madvise_free_seconds_bucket", &[("le", le)]);
         assert_eq!((le("0.000001024"), le("0.000002048"), le("17.179869184")), (0.0, 10.0, 10.0));
         assert_eq!(value(&families, "lazyfree_madvise_free_seconds_sum", &[]), 0.000_015);
+    }
+
+    #[test]
+    fn each_kind_of_stall_has_a_histogram_of_its_own() {
+        let families = scrape(&fixture::full());
+        let of = |part: &str, kind| {
+            value(&families, &format!("lazyfree_stall_seconds{part}"), &[("kind", kind)])
+        };
+        // The fixture: 20 waits of 4 ms, one of 200 ms; nobody was throttled.
+        assert_eq!((of("_count", "direct_reclaim"), of("_sum", "direct_reclaim")), (21.0, 0.28));
+        assert_eq!((of("_count", "throttle"), of("_sum", "throttle")), (0.0, 0.0));
+        let below = |le| {
+            let labels = [("kind", "direct_reclaim"), ("le", le)];
+            value(&families, "lazyfree_stall_seconds_bucket", &labels)
+        };
+        assert_eq!(
+            (below("0.002097152"), below("0.004194304"), below("0.268435456")),
+            (0.0, 20.0, 21.0)
+        );
+        let in_flight = [("kind", "direct_reclaim")];
+        assert_eq!(value(&families, "lazyfree_stalls_in_flight", &in_flight), 2.0);
+
+        // A kind that isn't observed has no series, not even an empty histogram.
+        let mut snapshot = fixture::full();
+        snapshot.stalls[3].accuracy = Accuracy::None;
+        let families = scrape(&snapshot);
+        for name in ["lazyfree_stall_seconds", "lazyfree_stalls_lost_total"] {
+            let kinds: BTreeSet<_> =
+                families[name].samples.iter().map(|(_, labels, _)| &*labels["kind"]).collect();
+            assert!(
+                kinds.into_iter().eq(["compaction", "direct_reclaim", "memcg_reclaim"]),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn candidates_say_whether_they_are_attached_and_if_not_why() {
+        let mut snapshot = fixture::tracepoint();
+        let mut session = (*snapshot.session).clone();
+        // Two hooks of one name may have tried the same.
+        session.hooks.push(session.hooks[0].clone());
+        snapshot.session = session.into();
+        let families = scrape(&snapshot);
+        let attached = |kind, symbol, reason| {
+            let labels =
+                [("hook", "madvise"), ("kind", kind), ("symbol", symbol), ("reason", reason)];
+            value(&families, "lazyfree_hook_attached", &labels)
+        };
+        assert_eq!(attached("tracepoint", "sys_enter_madvise", ""), 1.0);
+        assert_eq!(attached("fentry", "madvise_free_pte_range", "refused"), 0.0);
+        assert_eq!(attached("kprobe", "madvise_free_pte_range", "not_built_in"), 0.0);
+        assert_eq!(families["lazyfree_hook_attached"].samples.len(), 9);
+    }
+
+    #[test]
+    fn pressure_is_absent_where_the_kernel_does_not_tell() {
+        let mut snapshot = fixture::full();
+        let name = "lazyfree_pressure_stall_seconds_total";
+        assert_eq!(value(&scrape(&snapshot), name, &[("kind", "some")]), 0.25);
+        assert_eq!(value(&scrape(&snapshot), name, &[("kind", "full")]), 0.05);
+        snapshot.context.pressure = None;
+        assert!(!scrape(&snapshot).contains_key(name));
+    }
+
+    #[test]
+    fn no_process_and_no_path_is_a_label() {
+        let text = encode(&fixture::full()).unwrap();
+        for word in ["postgres", "2211", "cc1"] {
+            assert!(!text.contains(word), "{word}");
+        }
     }
 
     #[test]

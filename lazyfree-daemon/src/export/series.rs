@@ -68,9 +68,10 @@ impl Series {
         self.metrics.push(metric);
     }
 
-    /// Adds a histogram without labels: cumulative counts by upper bound, then all of them.
+    /// Adds a histogram: cumulative counts by upper bound, then all of them.
     pub fn add_histogram(
         &mut self,
+        values: &[&str],
         buckets: impl IntoIterator<Item = (f64, u64)>,
         count: u64,
         sum: f64,
@@ -85,7 +86,7 @@ impl Series {
         histogram.set_bucket(buckets.collect());
         histogram.set_sample_count(count);
         histogram.set_sample_sum(sum);
-        let mut metric = self.labelled(&[]);
+        let mut metric = self.labelled(values);
         metric.set_histogram(histogram);
         self.metrics.push(metric);
     }

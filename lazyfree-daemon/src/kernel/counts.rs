@@ -7,19 +7,21 @@ use aya::{
 };
 use lazyfree_common::{
     Counter, Family, Reclaimer,
-    call::{CompactionCall, MadviseCall, ReclaimCall},
-    control::{Control, MAX_PEEKS},
+    call::{CompactionCall, MadviseCall, ReclaimCall, Stall, StallKey},
+    control::{AllocatedPage, Control, MAX_PEEKS},
     counter::{PerFamily, PerReclaimer},
     duration::Histogram,
     event::ReclaimFailure,
     percpu::{PerCpu, WORDS},
+    process::{MAX_PROCESSES, ProcessCounts},
 };
 use rustix::time::{ClockId, clock_gettime};
 
 use super::{host, layout::Resolved, probes::AttachedProgram};
-use crate::sample::{Counters, Durations, Failure, HookSample};
+use crate::sample::{Counters, Durations, Failure, HookSample, ProcessSample};
 
-/// A call this old without a return is given up. No reclaim batch or isolation takes minutes.
+/// A call this old without a return is given up. No reclaim batch or isolation takes minutes, and
+/// a wait that does is as good as lost.
 const STALE_NS: u64 = 600 * 1_000_000_000;
 
 /// Readings between two searches for stale calls.
@@ -28,12 +30,23 @@ const SWEEP_EVERY: u32 = 60;
 /// A word of a call's state is a `u64`.
 type CallMap<const WORDS: usize> = HashMap<MapData, u64, [u64; WORDS]>;
 
+/// A [`StallKey`] and a [`Stall`] in words.
+type StallMap = HashMap<MapData, [u64; 2], [u64; 1]>;
+
+/// A [`ProcessCounts`] in words.
+type ProcessMap = HashMap<MapData, u32, [u64; 4]>;
+
+const _: () = assert!(size_of::<StallKey>() == 16 && size_of::<Stall>() == 8);
+
 /// The probes' maps.
 pub struct Counts {
     per_cpu: PerCpuArray<MapData, [u64; WORDS]>,
     madvise_calls: CallMap<{ size_of::<MadviseCall>() / 8 }>,
     reclaim_calls: CallMap<{ size_of::<ReclaimCall>() / 8 }>,
     compaction_calls: CallMap<{ size_of::<CompactionCall>() / 8 }>,
+    stalls: StallMap,
+    processes: ProcessMap,
+    allocated: Array<MapData, [u64; size_of::<AllocatedPage>() / 8]>,
     events: RingBuf<MapData>,
     control: Array<MapData, [u64; size_of::<Control>() / 8]>,
     peeks: Array<MapData, u64>,
@@ -44,10 +57,12 @@ pub struct Counts {
     readings: u32,
     /// Calls given up, by [`Family`].
     given_up: [u64; Family::COUNT],
+    /// Calls and pages of processes that were taken out of the table.
+    departed: [u64; 2],
 }
 
-/// What was counted.
-#[derive(Debug)]
+/// What was counted; without probes, nothing.
+#[derive(Debug, Default)]
 #[expect(missing_docs, reason = "the fields are those of Sample")]
 pub struct Reading {
     pub counters: Counters,
@@ -56,6 +71,7 @@ pub struct Reading {
     pub hooks: Vec<HookSample>,
     pub lru_batch_pending: Option<u64>,
     pub failures: Vec<Failure>,
+    pub processes: Vec<ProcessSample>,
 }
 
 fn take<T: TryFrom<Map, Error = MapError>>(bpf: &mut Ebpf, name: &str) -> Result<T, MapError> {
@@ -71,6 +87,9 @@ impl Counts {
             madvise_calls: take(bpf, "MADVISE_CALLS")?,
             reclaim_calls: take(bpf, "RECLAIM_CALLS")?,
             compaction_calls: take(bpf, "COMPACTION_CALLS")?,
+            stalls: take(bpf, "STALLS")?,
+            processes: take(bpf, "PROCESSES")?,
+            allocated: take(bpf, "ALLOCATED")?,
             events: take(bpf, "EVENTS")?,
             control: take(bpf, "CONTROL")?,
             peeks: take(bpf, "PEEKS")?,
@@ -79,6 +98,7 @@ impl Counts {
             programs: Vec::new(),
             readings: 0,
             given_up: [0; Family::COUNT],
+            departed: [0; 2],
         })
     }
 
@@ -108,6 +128,23 @@ impl Counts {
     /// Value of `vmemmap_base`; 0 if unknown.
     pub fn vmemmap(&self) -> u64 {
         self.settings.vmemmap
+    }
+
+    /// Sets the value of `vmemmap_base`, where it was found out otherwise.
+    pub fn set_vmemmap(&mut self, vmemmap: u64) {
+        self.settings.vmemmap = vmemmap;
+        self.apply();
+    }
+
+    /// Has page allocations of a task (`pid_tgid`) reported; 0 for none.
+    pub fn report_allocations_of(&mut self, task: u64) {
+        self.settings.reported_task = task;
+        self.apply();
+    }
+
+    /// The last allocation that was reported.
+    pub fn allocated(&self) -> AllocatedPage {
+        self.allocated.get(&0, 0).map(bytemuck::must_cast).unwrap_or_default()
     }
 
     /// Programs whose misses are read.
@@ -154,6 +191,11 @@ impl Counts {
         for (family, given_up) in Family::ALL.iter().zip(self.given_up) {
             counters.bump(PerFamily::ReturnsLost, *family, given_up);
         }
+        let processes = self.processes();
+        let others = [Counter::OtherCalls, Counter::OtherAdvisedPages];
+        for (counter, departed) in others.into_iter().zip(self.departed) {
+            counters.bump_slot(counter as usize, departed);
+        }
         let in_flight = Family::ALL.iter().map(|&family| {
             let of = |what| counters.in_family(what, family);
             let ended =
@@ -167,6 +209,7 @@ impl Counts {
             hooks: self.programs.iter().map(hook_sample).collect(),
             lru_batch_pending: live.map(|live| live.iter().map(|live| live.batched).sum()),
             failures: self.failures(),
+            processes,
             counters,
         })
     }
@@ -220,12 +263,51 @@ impl Counts {
         failures
     }
 
+    /// What each process did. When the table fills up, processes that are gone leave it.
+    fn processes(&mut self) -> Vec<ProcessSample> {
+        let rows: Vec<_> = self.processes.iter().filter_map(Result::ok).collect();
+        let crowded = rows.len() > MAX_PROCESSES as usize / 2;
+        let mut samples = Vec::with_capacity(rows.len());
+        for (tgid, words) in rows {
+            let counts: ProcessCounts = bytemuck::must_cast(words);
+            if crowded && !host::is_alive(tgid) && self.processes.remove(&tgid).is_ok() {
+                self.departed[0] += counts.calls;
+                self.departed[1] += counts.advised_pages;
+                continue;
+            }
+            samples.push(ProcessSample {
+                tgid,
+                comm: name_of(&counts.comm),
+                calls: Some(counts.calls),
+                advised_pages: Some(counts.advised_pages),
+                rss_kb: None,
+                lazyfree_kb: None,
+            });
+        }
+        samples
+    }
+
     /// Gives up calls whose return will not come any more, so that the maps can't fill up.
     fn sweep(&mut self) {
         let now = monotonic_ns();
         self.given_up[Family::Madvise as usize] += sweep(&mut self.madvise_calls, now);
         self.given_up[Family::Reclaim as usize] += sweep(&mut self.reclaim_calls, now);
         self.given_up[Family::Isolate as usize] += sweep(&mut self.compaction_calls, now);
+        let stale: Vec<_> = self
+            .stalls
+            .iter()
+            .filter_map(Result::ok)
+            .filter(|(_, [start_ns])| now.saturating_sub(*start_ns) > STALE_NS)
+            .map(|(key, _)| key)
+            .collect();
+        for key in stale {
+            let StallKey { family, .. } = bytemuck::must_cast(key);
+            if self.stalls.remove(&key).is_ok()
+                && let Some(given_up) = self.given_up.get_mut(family as usize)
+            {
+                *given_up += 1;
+            }
+        }
     }
 }
 
@@ -294,7 +376,6 @@ fn hook_sample(program: &AttachedProgram) -> HookSample {
 }
 
 fn failure(event: &ReclaimFailure) -> Failure {
-    let comm = event.comm.split(|byte| *byte == 0).next().unwrap_or_default();
     Failure {
         time_ns: event.time_ns,
         duration_ns: event.duration_ns,
@@ -307,8 +388,14 @@ fn failure(event: &ReclaimFailure) -> Failure {
             .get(event.reclaimer as usize)
             .map_or("unknown", |reclaimer| reclaimer.name())
             .to_owned(),
-        comm: String::from_utf8_lossy(comm).into_owned(),
+        comm: name_of(&event.comm),
     }
+}
+
+/// The name of a task, which is NUL padded.
+fn name_of(comm: &[u8]) -> String {
+    let name = comm.split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(name).into_owned()
 }
 
 /// `CLOCK_MONOTONIC`, as `bpf_ktime_get_ns` reads it.

@@ -1,10 +1,16 @@
 //! Recorded facts of real kernels, for tests. `tests/fixtures/kernels/README.md` says how they were
 //! recorded.
 
+use std::collections::BTreeMap;
+
 use super::{
+    config::Config,
+    format::Format,
     layout::{Resolved, resolve},
+    offer::Offer,
+    privileges::{Privileges, Tracefs},
     release::Release,
-    symbols::{DATA, Symbols},
+    symbols::{Symbols, wanted},
     types::Types,
 };
 
@@ -19,6 +25,8 @@ pub struct Kernel {
     btf: &'static [u8],
     /// Lines of `/proc/kallsyms`.
     pub kallsyms: &'static str,
+    /// What tracefs says of the fields of some tracepoints, one text after the other.
+    tracepoints: &'static str,
 }
 
 macro_rules! recorded {
@@ -27,6 +35,11 @@ macro_rules! recorded {
             uname: $uname,
             btf: include_bytes!(concat!("../../tests/fixtures/kernels/", $series, ".btf")),
             kallsyms: include_str!(concat!("../../tests/fixtures/kernels/", $series, ".kallsyms")),
+            tracepoints: include_str!(concat!(
+                "../../tests/fixtures/kernels/",
+                $series,
+                ".tracepoints"
+            )),
         }
     };
 }
@@ -57,6 +70,21 @@ impl Kernel {
         Release::parse(self.uname).unwrap()
     }
 
+    /// The `format` file of a tracepoint.
+    pub fn tracepoint(self, name: &str) -> Option<&'static str> {
+        let start = format!("name: {name}\n");
+        let from = self.tracepoints.find(&start)?;
+        let length = self.tracepoints[from + 1..].find("name: ").map(|next| next + 1);
+        Some(&self.tracepoints[from..][..length.unwrap_or(self.tracepoints.len() - from)])
+    }
+
+    /// The formats of the tracepoints whose record is read.
+    pub fn formats(self) -> BTreeMap<&'static str, Format> {
+        let names = ["sys_enter_madvise", "sys_exit_madvise"];
+        let format = |name| Some((name, Format::parse(self.tracepoint(name)?).unwrap()));
+        names.into_iter().filter_map(format).collect()
+    }
+
     pub fn types(self) -> Types {
         Types::parse(self.btf).unwrap()
     }
@@ -76,27 +104,48 @@ impl Kernel {
         Types::parse(&btf).unwrap()
     }
 
+    /// Everything as it was recorded, for a process that may do everything.
+    pub fn offer(self) -> Offer {
+        Offer {
+            release: self.release(),
+            types: Ok(self.types()),
+            symbols: self.symbols(),
+            formats: self.formats(),
+            privileges: Privileges {
+                tracefs: Tracefs::At("/sys/kernel/tracing".into()),
+                ..Privileges::default()
+            },
+            config: Config::default(),
+            reads_memory: true,
+            mglru: false,
+        }
+    }
+
     /// The symbols that the layout needs.
     pub fn symbols(self) -> Symbols {
-        Symbols::pick(self.kallsyms.lines(), &DATA)
+        Symbols::pick(self.kallsyms.lines(), &wanted())
     }
 
     /// The same on a host that hides addresses.
     pub fn hidden_symbols(self) -> Symbols {
-        let lines = self.kallsyms.lines();
-        let hidden: Vec<_> = lines.map(|line| format!("{:016x}{}", 0, &line[16..])).collect();
-        Symbols::pick(hidden.iter().map(String::as_str), &DATA)
+        let hidden: Vec<_> = hide(self.kallsyms).collect();
+        Symbols::pick(hidden.iter().map(String::as_str), &wanted())
     }
 
-    /// Everything as it was recorded.
+    /// What the probes need, as it was recorded.
     pub fn resolved(self) -> Resolved {
-        self.resolved_with(&self.types(), &self.symbols())
+        resolve(&self.offer(), PAGE_BYTES)
     }
 
-    /// With other types or symbols.
-    pub fn resolved_with(self, types: &Types, symbols: &Symbols) -> Resolved {
-        resolve(types, symbols, self.release(), PAGE_BYTES)
+    /// The same with other types or symbols.
+    pub fn resolved_with(self, types: Types, symbols: Symbols) -> Resolved {
+        resolve(&Offer { types: Ok(types), symbols, ..self.offer() }, PAGE_BYTES)
     }
+}
+
+/// Lines of kallsyms as a host shows them that hides addresses.
+pub fn hide(kallsyms: &str) -> impl Iterator<Item = String> {
+    kallsyms.lines().map(|line| format!("{:016x}{}", 0, &line[16..]))
 }
 
 /// A value that changed over time: what it was in 5.10, and what it became with which release. As

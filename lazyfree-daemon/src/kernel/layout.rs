@@ -2,7 +2,10 @@
 
 use lazyfree_common::layout::{ABSENT, Layout};
 
-use super::{release::Release, symbols::Symbols, types::Types};
+use super::{
+    observation::LAZYFREE_FAIL_IS_REDIRTY, offer::Offer, release::Release, symbols::Symbols,
+    types::Types,
+};
 
 /// Something that a hook needs of the kernel, and that can't be had.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -11,14 +14,32 @@ pub enum Missing {
     #[error("{0} is not in this kernel's type information")]
     Type(String),
     /// A symbol.
-    #[error("{0} is not in this kernel's symbol table; it needs CONFIG_KALLSYMS_ALL=y")]
+    #[error("{0} is not in this kernel's symbol table")]
     Symbol(String),
     /// Every address is shown as 0.
-    #[error(
-        "/proc/kallsyms hides its addresses; run as root or with CAP_SYSLOG, and with \
-         kernel.kptr_restrict at 0 or 1"
-    )]
+    #[error("/proc/kallsyms hides its addresses (kernel.kptr_restrict, CAP_SYSLOG)")]
     Hidden,
+    /// No type information at all.
+    #[error("{0}")]
+    Types(String),
+    /// The addresses are known and may not be read.
+    #[error("programs may not read kernel memory (lockdown=confidentiality)")]
+    Memory,
+}
+
+impl Missing {
+    /// What to do about it; empty where nothing can be done.
+    pub const fn fix(&self) -> &'static str {
+        match self {
+            Missing::Type(_) => "",
+            Missing::Symbol(_) => "a kernel built with CONFIG_KALLSYMS_ALL=y",
+            Missing::Hidden => {
+                "run as root or with CAP_SYSLOG, and set kernel.kptr_restrict to 0 or 1"
+            }
+            Missing::Types(_) => "a kernel built with CONFIG_DEBUG_INFO_BTF=y, and /sys",
+            Missing::Memory => "boot with lockdown=integrity or without lockdown",
+        }
+    }
 }
 
 /// What each group of hooks needs beyond its function.
@@ -80,7 +101,7 @@ impl<'a> Need<'a> {
     fn address(&mut self, symbols: &Symbols, names: &[&str]) -> u64 {
         let found = names.iter().find_map(|name| symbols.address(name));
         if found.is_none() {
-            self.note(if symbols.hidden() {
+            self.note(if names.iter().any(|name| symbols.hides(name)) {
                 Missing::Hidden
             } else {
                 Missing::Symbol(names[0].to_owned())
@@ -90,9 +111,35 @@ impl<'a> Need<'a> {
     }
 }
 
+impl Resolved {
+    /// Where nothing of the kernel is known, or none of it may be looked at, and what is said of
+    /// it.
+    fn nothing(layout: Layout, missing: &Missing) -> Self {
+        let missing = || Err(missing.clone());
+        Self {
+            layout,
+            vmemmap_base: None,
+            pages: missing(),
+            marks: missing(),
+            hits: missing(),
+            free_memory: missing(),
+            reclaim: missing(),
+            compaction: missing(),
+        }
+    }
+}
+
 /// Resolves everything at once.
-pub fn resolve(types: &Types, symbols: &Symbols, release: Release, page_bytes: u64) -> Resolved {
-    let mut layout = Layout { page_shift: page_bytes.ilog2(), reads_memory: 1, ..Layout::ZERO };
+pub fn resolve(offer: &Offer, page_bytes: u64) -> Resolved {
+    let Offer { types, symbols, release, reads_memory, .. } = offer;
+    let release = *release;
+    let page_shift = page_bytes.ilog2();
+    let mut layout = Layout { page_shift, reads_memory: u64::from(*reads_memory), ..Layout::ZERO };
+    let types = match types {
+        _ if !reads_memory => return Resolved::nothing(layout, &Missing::Memory),
+        Err(why) => return Resolved::nothing(layout, &Missing::Types(why.clone())),
+        Ok(types) => types,
+    };
 
     let mut need = Need::new(types);
     layout.folio_flags = need.offset(&["page.flags"]);
@@ -154,7 +201,7 @@ pub fn resolve(types: &Types, symbols: &Symbols, release: Release, page_bytes: u
     let proactive = types.member("scan_control.proactive");
     layout.sc_proactive = proactive.map_or(ABSENT, |member| member.offset());
     layout.sc_proactive_mask = proactive.map_or(0, |member| member.mask());
-    layout.lazyfree_fail_is_redirty = u32::from(release >= Release::new(6, 16));
+    layout.lazyfree_fail_is_redirty = u32::from(release >= LAZYFREE_FAIL_IS_REDIRTY);
 
     let mut need = Need::new(types);
     layout.cc_migrate_pfn = need.offset(&["compact_control.migrate_pfn"]);
@@ -196,7 +243,7 @@ pub fn resolve(types: &Types, symbols: &Symbols, release: Release, page_bytes: u
 #[cfg(test)]
 mod tests {
     use super::{
-        super::fixture::{KERNELS, Kernel, since},
+        super::fixture::{KERNELS, Kernel, hide, since},
         *,
     };
 
@@ -290,7 +337,7 @@ mod tests {
         // struct folio came with 5.16, its member for that with 6.1; page.compound_nr was still there.
         let kernel = Kernel::of(6, 1);
         let types = kernel.types_with(&[("_folio_nr_pages", "_folio_xx_xxxxx")]);
-        let resolved = kernel.resolved_with(&types, &kernel.symbols());
+        let resolved = kernel.resolved_with(types, kernel.symbols());
         assert_eq!((resolved.layout.folio_nr_pages, resolved.pages), (64 + 28, Ok(())));
     }
 
@@ -301,8 +348,7 @@ mod tests {
         for (page_bytes, pageblock_bytes) in
             [(4 << 10, 2 << 20), (16 << 10, 32 << 20), (64 << 10, 512 << 20)]
         {
-            let release = kernel.release();
-            let layout = resolve(&kernel.types(), &kernel.symbols(), release, page_bytes).layout;
+            let layout = resolve(&kernel.offer(), page_bytes).layout;
             assert_eq!(page_bytes << layout.pageblock_order, pageblock_bytes);
         }
     }
@@ -312,7 +358,7 @@ mod tests {
         let kernel = Kernel::of(6, 12);
         let missing = |name: &str, replacement| {
             let types = kernel.types_with(&[(name, replacement)]);
-            let found = kernel.resolved_with(&types, &kernel.symbols());
+            let found = kernel.resolved_with(types, kernel.symbols());
             let groups = [
                 ("pages", found.pages),
                 ("marks", found.marks),
@@ -353,7 +399,7 @@ mod tests {
     #[test]
     fn hidden_addresses_take_only_what_needs_an_address() {
         for kernel in KERNELS {
-            let resolved = kernel.resolved_with(&kernel.types(), &kernel.hidden_symbols());
+            let resolved = kernel.resolved_with(kernel.types(), kernel.hidden_symbols());
             for need in [resolved.marks, resolved.hits, resolved.free_memory] {
                 assert_eq!(need, Err(Missing::Hidden), "{}", kernel.uname);
             }
@@ -369,8 +415,16 @@ mod tests {
         let kernel = Kernel::of(7, 3);
         let lines = kernel.kallsyms.lines().filter(|line| !line.ends_with(" cpu_fbatches"));
         let symbols = Symbols::pick(lines, &super::super::symbols::DATA);
-        let resolved = kernel.resolved_with(&kernel.types(), &symbols);
+        let resolved = kernel.resolved_with(kernel.types(), symbols);
         assert_eq!(resolved.marks, Err(Missing::Symbol("cpu_fbatches".to_owned())));
         assert_eq!(resolved.hits, Ok(()));
+        // Showing addresses wouldn't help where the symbol isn't there.
+        let hidden: Vec<_> = hide(kernel.kallsyms).collect();
+        let lines =
+            hidden.iter().map(String::as_str).filter(|line| !line.ends_with("vm_zone_stat"));
+        let symbols = Symbols::pick(lines, &super::super::symbols::DATA);
+        let resolved = kernel.resolved_with(kernel.types(), symbols);
+        assert_eq!(resolved.free_memory, Err(Missing::Symbol("vm_zone_stat".to_owned())));
+        assert_eq!(resolved.hits, Err(Missing::Hidden));
     }
 }

@@ -1,608 +1,733 @@
-//! From what could be attached to what each signal is worth. Pure.
+//! From what a kernel offers to what is tried for each hook, in which order. Pure.
+//!
+//! A function is hooked with a BPF trampoline, else with a kprobe; where neither works a tracepoint
+//! may tell some of it. A prototype or a tracepoint that isn't as our programs expect it is
+//! refused here, with the reason, and never guessed.
 
-use lazyfree_common::layout::ABSENT;
-
-use super::{hook::Hook, layout::Resolved, release::Release};
+use super::{
+    hook::{Hook, NotFound, Point, Points, Reads, Target},
+    offer::Offer,
+    privileges::{Capability, Lockdown, Privileges, Tracefs},
+    symbols::Presence,
+};
 use crate::{
-    sample::{FamilyName, LimitedBy, SignalPlan},
-    signal::{Accuracy, HookKind, Signal},
+    sample::{Cause, FamilyName, Refused},
+    signal::HookKind,
 };
 
-/// Bytes of a struct page that the probes step over; so many on all kernels for x86-64 with memory
-/// cgroups.
-const STRUCT_PAGE: u32 = 64;
+/// What a process needs to attach anything.
+pub const PRIVILEGES: &str = "run as root, or give it CAP_BPF, CAP_PERFMON and CAP_SYSLOG";
 
-/// How a hook is attached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attached {
-    /// Kernel function.
+/// How tracefs is mounted.
+pub const MOUNT_TRACEFS: &str = "mount -t tracefs tracefs /sys/kernel/tracing";
+
+/// What to attach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ProbeKind {
+    /// BPF trampolines on functions: fentry and fexit.
+    Fentry,
+    /// kprobe and kretprobe on functions.
+    Kprobe,
+    /// Only tracepoints.
+    Tracepoint,
+    /// Nothing: only what /proc has.
+    Procfs,
+}
+
+impl ProbeKind {
+    /// As the argument is spelled.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ProbeKind::Fentry => "fentry",
+            ProbeKind::Kprobe => "kprobe",
+            ProbeKind::Tracepoint => "tracepoint",
+            ProbeKind::Procfs => "procfs",
+        }
+    }
+}
+
+/// A program and where it is attached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Name in the object.
+    pub name: String,
+    /// Kind.
+    pub kind: HookKind,
+    /// Function or tracepoint.
     pub symbol: &'static str,
-    /// Kind of the program at entry.
+}
+
+/// Programs that are attached together, or not at all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Function, or the tracepoint that tells most.
+    pub symbol: &'static str,
+    /// Kind of the program at entry, or of all of them.
     pub entry: HookKind,
     /// Kind of the program at return, where there is one.
     pub exit: Option<HookKind>,
+    /// In the order of attaching: what ends something before what begins it.
+    pub programs: Vec<Program>,
+    /// The family that is followed from entry to return.
+    pub family: Option<FamilyName>,
 }
 
-impl Attached {
-    /// `kind:symbol` of the program that does the counting at entry.
-    fn at_entry(self) -> (String, Option<HookKind>) {
-        (format!("{}:{}", self.entry.name(), self.symbol), Some(self.entry))
-    }
-
-    /// The same for the return.
-    fn at_exit(self) -> (String, Option<HookKind>) {
-        let kind = self.exit.unwrap_or(self.entry);
-        (format!("{}:{}", kind.name(), self.symbol), Some(kind))
+impl Candidate {
+    /// Whether one of its programs is attached there.
+    pub fn is_on(&self, symbol: &str) -> bool {
+        self.programs.iter().any(|program| program.symbol == symbol)
     }
 }
 
-/// What came of each hook: how it is attached, or why it isn't.
-#[derive(Clone, Debug)]
-pub struct Outcomes {
-    pub madvise: Result<Attached, String>,
-    pub swap_free: Result<Attached, String>,
-    pub reclaim: Result<Attached, String>,
-    pub isolate: Result<Attached, String>,
-    pub unmap: Result<Attached, String>,
+/// What is tried for a hook, in this order, and what isn't even tried.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HookPlan {
+    /// Which.
+    pub hook: Hook,
+    tries: Vec<Result<Candidate, Refused>>,
 }
 
-impl Outcomes {
-    /// The same outcome for all hooks.
-    pub fn all(outcome: &Result<Attached, String>) -> Self {
-        Self {
-            madvise: outcome.clone(),
-            swap_free: outcome.clone(),
-            reclaim: outcome.clone(),
-            isolate: outcome.clone(),
-            unmap: outcome.clone(),
+/// What came of a hook.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// What is attached.
+    pub attached: Option<Candidate>,
+    /// What would have been better, and why it isn't.
+    pub refused: Vec<Refused>,
+}
+
+impl HookPlan {
+    /// Tries one candidate after the other until `attach` succeeds with one.
+    pub fn carry_out(
+        self,
+        mut attach: impl FnMut(&Candidate) -> Result<(), Box<Refused>>,
+    ) -> Outcome {
+        let mut outcome = Outcome { attached: None, refused: Vec::new() };
+        for candidate in self.tries {
+            let refused = match candidate {
+                Ok(candidate) => match attach(&candidate) {
+                    Ok(()) => {
+                        outcome.attached = Some(candidate);
+                        return outcome;
+                    }
+                    Err(refused) => *refused,
+                },
+                Err(refused) => refused,
+            };
+            outcome.refused.push(refused);
         }
-    }
-
-    /// The outcome of one hook.
-    pub fn get_mut(&mut self, hook: Hook) -> &mut Result<Attached, String> {
-        match hook {
-            Hook::Madvise => &mut self.madvise,
-            Hook::SwapFree => &mut self.swap_free,
-            Hook::Reclaim => &mut self.reclaim,
-            Hook::Isolate => &mut self.isolate,
-            Hook::Unmap => &mut self.unmap,
-        }
-    }
-
-    /// `fentry` where a hook that counts got it, else `kprobe`; `vmstat` if none is attached.
-    pub fn mode(&self) -> &'static str {
-        let counting = [&self.madvise, &self.reclaim, &self.isolate];
-        let kinds = || counting.iter().filter_map(|outcome| outcome.as_ref().ok());
-        if kinds().any(|attached| attached.entry == HookKind::Fentry) {
-            "fentry"
-        } else if kinds().next().is_some() {
-            "kprobe"
-        } else {
-            "vmstat"
-        }
+        outcome
     }
 }
 
-/// What is known of the kernel besides its types.
-#[derive(Clone, Copy, Debug)]
-pub struct Facts {
-    /// Its release.
-    pub release: Release,
-    /// Whether the multi-generational LRU is on.
-    pub mglru: bool,
-    /// Value of `vmemmap_base`; 0 if unknown.
-    pub vmemmap: u64,
+/// A plan in the making.
+struct Try<'a> {
+    hook: Hook,
+    offer: &'a Offer,
+    tries: Vec<Result<Candidate, Refused>>,
 }
 
-/// One row for each signal.
-pub fn signals(outcomes: &Outcomes, resolved: &Resolved, facts: Facts) -> Vec<SignalPlan> {
-    Signal::ALL.iter().map(|signal| row(*signal, outcomes, resolved, facts)).collect()
-}
-
-fn row(signal: Signal, outcomes: &Outcomes, resolved: &Resolved, facts: Facts) -> SignalPlan {
-    let planned = match signal {
-        Signal::Advised => entry(&outcomes.madvise).map(|row| row.adding(FamilyName::Madvise)),
-        Signal::Marked => exit(&outcomes.madvise)
-            .and_then(|row| row.needs(&resolved.marks))
-            .or_else(|reason| fallback("pglazyfree", reason)),
-        Signal::MarkedUnderPressure => exit(&outcomes.madvise)
-            .and_then(|row| row.needs(&resolved.marks)?.needs(&resolved.free_memory))
-            .map(|row| row.adding(FamilyName::Madvise)),
-        Signal::Deactivated => deactivated(outcomes, resolved, facts),
-        Signal::SwapEntriesFreed => entry(&outcomes.madvise)
-            .and_then(|_inside| entry(&outcomes.swap_free))
-            .map(|row| row.adding(FamilyName::Madvise)),
-        Signal::Hit => exit(&outcomes.reclaim)
-            .and_then(|row| row.needs(&resolved.hits))
-            .or_else(|reason| fallback("pglazyfreed", reason)),
-        Signal::Attempts => batch(outcomes, resolved)
-            .and_then(|row| row.needs(&resolved.hits))
-            .map(|row| blind_spot(row, facts)),
-        Signal::Redirtied => batch(outcomes, resolved).map(|row| blind_spot(row, facts)),
-        Signal::ReclaimPinned | Signal::Kept => batch(outcomes, resolved),
-        Signal::CompactionScanned | Signal::CompactionIsolated => isolation(outcomes, resolved),
-        Signal::CompactionPinned => isolation(outcomes, resolved)
-            .and_then(|row| row.needs(&resolved.pages)?.needs(&page_frames(resolved, facts))),
+/// The plan of a hook.
+pub fn plan(hook: Hook, offer: &Offer, wanted: Option<ProbeKind>) -> HookPlan {
+    let mut tries = Try { hook, offer, tries: Vec::new() };
+    let functions = match wanted {
+        None => &[ProbeKind::Fentry, ProbeKind::Kprobe][..],
+        Some(ProbeKind::Fentry) => &[ProbeKind::Fentry],
+        Some(ProbeKind::Kprobe) => &[ProbeKind::Kprobe],
+        Some(ProbeKind::Tracepoint | ProbeKind::Procfs) => &[],
     };
-    planned.unwrap_or_else(Row::unobserved).into_plan(signal)
-}
-
-fn entry(outcome: &Result<Attached, String>) -> Result<Row, String> {
-    outcome.clone().map(|attached| Row::exact(attached.at_entry()))
-}
-
-fn exit(outcome: &Result<Attached, String>) -> Result<Row, String> {
-    outcome.clone().map(|attached| Row::exact(attached.at_exit()))
-}
-
-fn batch(outcomes: &Outcomes, resolved: &Resolved) -> Result<Row, String> {
-    let row = exit(&outcomes.reclaim)?.needs(&resolved.reclaim)?.needs(&resolved.pages)?;
-    Ok(row.adding(FamilyName::Reclaim))
-}
-
-fn isolation(outcomes: &Outcomes, resolved: &Resolved) -> Result<Row, String> {
-    let row = exit(&outcomes.isolate)?.needs(&resolved.compaction)?;
-    Ok(row.adding(FamilyName::Isolate))
-}
-
-fn deactivated(outcomes: &Outcomes, resolved: &Resolved, facts: Facts) -> Result<Row, String> {
-    let row = exit(&outcomes.madvise)?.needs(&resolved.marks)?.needs(&resolved.pages)?;
-    if facts.mglru {
-        return Err("the multi-generational LRU has no active list to move pages from; \
-                    `echo n > /sys/kernel/mm/lru_gen/enabled` brings the active list back"
-            .to_owned());
+    let has_function = !hook.targets().is_empty();
+    if has_function {
+        functions.iter().for_each(|kind| tries.function(*kind));
     }
-    if resolved.layout.batch_folios == ABSENT {
-        return Err("the folios in the CPU's LRU batch can't be found on this kernel".to_owned());
+    let points = match wanted {
+        None | Some(ProbeKind::Tracepoint) => true,
+        // What only tracepoints tell belongs to either.
+        Some(ProbeKind::Fentry | ProbeKind::Kprobe) => !has_function,
+        Some(ProbeKind::Procfs) => false,
+    };
+    if points {
+        hook.points().iter().for_each(|points| tries.points(points));
     }
-    Ok(row.estimate(
-        "scaled from the flags of up to 4 small folios of each call; large folios aren't sampled",
-    ))
+    HookPlan { hook, tries: tries.tries }
 }
 
-/// Up to 6.11 the multi-generational LRU reinstates a lazyfree folio that it finds dirty in
-/// `sort_folio`, which is inlined, before reclaim gets to see it.
-fn blind_spot(row: Row, facts: Facts) -> Row {
-    if facts.mglru && facts.release < Release::new(6, 12) {
-        return row.estimate(
-            "before 6.12 the multi-generational LRU reinstates dirty lazyfree pages in \
-             sort_folio(), where no hook sees them; \
-             `echo n > /sys/kernel/mm/lru_gen/enabled` makes the count exact",
-        );
-    }
-    row
+/// Why something isn't tried.
+struct Reason {
+    cause: Cause,
+    reason: String,
+    fix: String,
 }
 
-/// What turning page frames into pages needs.
-fn page_frames(resolved: &Resolved, facts: Facts) -> Result<(), String> {
-    let bytes = resolved.layout.page_size;
-    if facts.vmemmap == 0 {
-        Err(match resolved.vmemmap_base {
-            Some(_) => "vmemmap_base could not be read, so page frames can't be turned into pages",
-            None => {
-                "the kernel's symbol table has no vmemmap_base (CONFIG_KALLSYMS_ALL is off, or the \
-                 addresses are hidden: see kernel.kptr_restrict), so page frames can't be turned \
-                 into pages"
+impl Reason {
+    fn new(cause: Cause, reason: impl Into<String>) -> Self {
+        Self { cause, reason: reason.into(), fix: String::new() }
+    }
+
+    fn fix(self, fix: impl Into<String>) -> Self {
+        Self { fix: fix.into(), ..self }
+    }
+}
+
+impl Try<'_> {
+    fn refuse(&mut self, kind: HookKind, symbol: &str, reason: Reason) {
+        let Reason { cause, reason, fix } = reason;
+        self.tries.push(Err(Refused {
+            kind,
+            symbol: symbol.to_owned(),
+            cause,
+            reason,
+            fix,
+            verifier_log: String::new(),
+        }));
+    }
+
+    fn function(&mut self, kind: ProbeKind) {
+        let (entry, exit) = match kind {
+            ProbeKind::Fentry => (HookKind::Fentry, HookKind::Fexit),
+            _ => (HookKind::Kprobe, HookKind::Kretprobe),
+        };
+        let target =
+            self.allowed(entry, self.hook.needs_memory()).and_then(|()| self.target(entry));
+        let target = match target {
+            Ok(target) => target,
+            Err(reason) => return self.refuse(entry, self.hook.targets()[0].symbol, reason),
+        };
+        let program = |kind: HookKind| Program {
+            name: format!("{}_{}", kind.name(), target.program),
+            kind,
+            symbol: target.symbol,
+        };
+        // The return first, so that no call is seen at entry whose return isn't.
+        let exit = target.returns.then_some(exit);
+        self.tries.push(Ok(Candidate {
+            symbol: target.symbol,
+            entry,
+            exit,
+            programs: exit.into_iter().chain([entry]).map(program).collect(),
+            family: self.hook.family(),
+        }));
+    }
+
+    /// What no kind of program can do without.
+    fn allowed(&self, kind: HookKind, needs_memory: bool) -> Result<(), Reason> {
+        let Offer { privileges, config, reads_memory, .. } = self.offer;
+        if let Some(reason) = not_privileged(privileges) {
+            return Err(Reason::new(Cause::NotPermitted, reason).fix(PRIVILEGES));
+        }
+        if needs_memory && !reads_memory {
+            return Err(lockdown("programs may not read kernel memory"));
+        }
+        let is_kprobe = matches!(kind, HookKind::Kprobe | HookKind::Kretprobe);
+        if is_kprobe {
+            let off: Vec<_> = ["CONFIG_KPROBES", "CONFIG_KPROBE_EVENTS"]
+                .into_iter()
+                .filter(|option| config.is_off(option))
+                .collect();
+            if !off.is_empty() {
+                let reason = format!("this kernel was built without {}", off.join(" and "));
+                let fix = "a kernel built with CONFIG_KPROBES=y and CONFIG_KPROBE_EVENTS=y";
+                return Err(Reason::new(Cause::NotBuiltIn, reason).fix(fix));
+            }
+            if privileges.lockdown == Some(Lockdown::Confidentiality) {
+                return Err(lockdown("kprobes are forbidden"));
             }
         }
-        .to_owned())
-    } else if bytes != STRUCT_PAGE {
-        Err(format!(
-            "a struct page has {bytes} bytes on this kernel, and the probes read {STRUCT_PAGE}"
-        ))
-    } else {
         Ok(())
     }
-}
 
-/// The kernel's own counter, where no probe counts.
-fn fallback(counter: &str, reason: String) -> Result<Row, String> {
-    let row = Row::exact((format!("procfs:{counter}"), Some(HookKind::Procfs)));
-    Ok(row.estimate(&format!(
-        "the kernel's own counter, which lags by what waits in the CPUs' batches; no probe: {reason}"
-    )))
-}
-
-/// A [`SignalPlan`] in the making.
-struct Row {
-    hook: String,
-    kind: Option<HookKind>,
-    accuracy: Accuracy,
-    adds_up_calls: Option<FamilyName>,
-    reason: String,
-}
-
-impl Row {
-    fn exact((hook, kind): (String, Option<HookKind>)) -> Self {
-        Self { hook, kind, accuracy: Accuracy::Exact, adds_up_calls: None, reason: String::new() }
+    fn target(&self, kind: HookKind) -> Result<Target, Reason> {
+        let types = match &self.offer.types {
+            Ok(types) => types,
+            Err(why) => return self.target_without_types(kind, why),
+        };
+        self.hook.find(types).map_err(|error| match error {
+            NotFound::Unknown(reason) => Reason::new(Cause::UnknownShape, reason),
+            NotFound::Absent => self.absent_function(),
+        })
     }
 
-    fn unobserved(reason: String) -> Self {
-        Self {
-            hook: String::new(),
-            kind: None,
-            accuracy: Accuracy::None,
-            adds_up_calls: None,
-            reason,
+    /// A kprobe whose programs read no argument needs the name only.
+    fn target_without_types(&self, kind: HookKind, why: &str) -> Result<Target, Reason> {
+        let by_name = self.hook.targets().iter().find(|target| {
+            target.takes_any_prototype()
+                && self.offer.symbols.function(target.symbol) == Presence::Exact
+        });
+        match by_name {
+            Some(target) if kind == HookKind::Kprobe => Ok(*target),
+            _ => Err(no_types(why)),
         }
     }
 
-    fn needs<E: ToString>(self, what: &Result<(), E>) -> Result<Self, String> {
-        match what {
-            Ok(()) => Ok(self),
-            Err(missing) => Err(missing.to_string()),
+    fn absent_function(&self) -> Reason {
+        let names: Vec<_> = self.hook.targets().iter().map(|target| target.symbol).collect();
+        let changed = names.iter().find_map(|name| match self.offer.symbols.function(name) {
+            Presence::Changed(suffixed) => Some(suffixed),
+            Presence::Exact | Presence::Absent => None,
+        });
+        match changed {
+            Some(name) => Reason::new(
+                Cause::UnknownShape,
+                format!("only {name} is there: the compiler changed its arguments"),
+            ),
+            None => Reason::new(
+                Cause::Absent,
+                format!(
+                    "this kernel has no function {}: it was inlined or renamed",
+                    names.join(" or ")
+                ),
+            ),
         }
     }
 
-    fn adding(self, family: FamilyName) -> Self {
-        Self { adds_up_calls: Some(family), ..self }
+    fn points(&mut self, points: &Points) {
+        if let Err(reason) = self.allowed(points.kind, points.needs_memory) {
+            return self.refuse(points.kind, points.symbol, reason);
+        }
+        let mut programs = Vec::new();
+        for point in points.points {
+            match self.point(points.kind, point) {
+                Ok(()) => programs.push(Program {
+                    name: format!("{}_{}", points.kind.name(), point.program),
+                    kind: points.kind,
+                    symbol: point.name,
+                }),
+                Err(_) if point.optional => {}
+                Err(reason) => return self.refuse(points.kind, point.name, reason),
+            }
+        }
+        self.tries.push(Ok(Candidate {
+            symbol: points.symbol,
+            entry: points.kind,
+            exit: None,
+            programs,
+            family: self.hook.family().filter(|_| points.follows),
+        }));
     }
 
-    fn estimate(self, reason: &str) -> Self {
-        Self { accuracy: Accuracy::Estimate, reason: reason.to_owned(), ..self }
-    }
-
-    fn into_plan(self, signal: Signal) -> SignalPlan {
-        let Self { hook, kind, accuracy, adds_up_calls, reason } = self;
-        SignalPlan {
-            signal,
-            hook,
-            kind,
-            accuracy,
-            adds_up_calls,
-            reason,
-            fix: String::new(),
-            limited_by: LimitedBy::Nothing,
+    /// Whether a tracepoint is there, and as our program expects it.
+    fn point(&self, kind: HookKind, point: &Point) -> Result<(), Reason> {
+        let Point { name, reads, .. } = point;
+        let absent = || Reason::new(Cause::Absent, format!("this kernel has no tracepoint {name}"));
+        if let Reads::Record(fields) = reads {
+            match &self.offer.privileges.tracefs {
+                Tracefs::At(_) => {}
+                Tracefs::Absent => {
+                    let reason = "tracefs isn't mounted, or shows no events";
+                    return Err(Reason::new(Cause::NoTracefs, reason).fix(MOUNT_TRACEFS));
+                }
+                Tracefs::Forbidden(path) => {
+                    let reason = format!("{} may not be read", path.display());
+                    return Err(Reason::new(Cause::NotPermitted, reason).fix("run as root"));
+                }
+            }
+            let format = self
+                .offer
+                .formats
+                .get(*name)
+                .ok_or_else(|| absent().fix("a kernel built with CONFIG_FTRACE_SYSCALLS=y"))?;
+            return format
+                .expect(name, fields)
+                .map_err(|differs| Reason::new(Cause::UnknownShape, differs));
+        }
+        debug_assert_eq!(kind, HookKind::RawTracepoint);
+        match (&self.offer.types, reads) {
+            (Ok(types), _) => {
+                let arguments = types.raw_tracepoint(name).ok_or_else(absent)?;
+                let expected = if let Reads::Arguments(expected) = reads { *expected } else { &[] };
+                if arguments.len() < expected.len()
+                    || arguments.iter().zip(expected).any(|(found, expected)| found != expected)
+                {
+                    let reason = format!(
+                        "tracepoint {name} should start with the arguments ({}), but has ({})",
+                        expected.join(", "),
+                        arguments.join(", ")
+                    );
+                    return Err(Reason::new(Cause::UnknownShape, reason));
+                }
+                Ok(())
+            }
+            (Err(_), Reads::Nothing) => Ok(()),
+            (Err(why), _) => Err(no_types(why)),
         }
     }
+}
+
+/// What this process lacks to attach anything, if that is known.
+fn not_privileged(privileges: &Privileges) -> Option<String> {
+    let capabilities = privileges.capabilities?;
+    let missing: Vec<_> = [Capability::Bpf, Capability::Perfmon]
+        .into_iter()
+        .filter(|capability| !capabilities.allows(*capability))
+        .map(|capability| capability.to_string())
+        .collect();
+    if !missing.is_empty() {
+        return Some(format!("this process lacks {}", missing.join(" and ")));
+    }
+    (privileges.host_user_ids == Some(false))
+        .then(|| "this process runs in a user namespace, where capabilities are not enough".into())
+}
+
+fn lockdown(what: &str) -> Reason {
+    Reason::new(Cause::Lockdown, format!("{what} (lockdown=confidentiality)"))
+        .fix("boot with lockdown=integrity or without lockdown")
+}
+
+fn no_types(why: &str) -> Reason {
+    Reason::new(Cause::NoTypes, why).fix("a kernel built with CONFIG_DEBUG_INFO_BTF=y, and /sys")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::{
-        super::fixture::{KERNELS, Kernel},
+        super::{
+            config::Config,
+            fixture::{KERNELS, Kernel, since},
+            privileges::Capabilities,
+            release::Release,
+            symbols::Symbols,
+        },
         *,
     };
 
-    const FENTRY: (HookKind, HookKind) = (HookKind::Fentry, HookKind::Fexit);
-    const KPROBE: (HookKind, HookKind) = (HookKind::Kprobe, HookKind::Kretprobe);
-    const VMEMMAP: u64 = 0xffff_ea00_0000_0000;
-
-    /// A hook on a recorded kernel, attached as a pair of these kinds.
-    fn attached(kernel: Kernel, hook: Hook, (entry, exit): (HookKind, HookKind)) -> Attached {
-        let target = hook.find(&kernel.types()).unwrap();
-        Attached { symbol: target.symbol, entry, exit: target.returns.then_some(exit) }
+    /// What comes of a hook where every kind works but these.
+    fn without(
+        kinds: &[HookKind],
+        hook: Hook,
+        offer: &Offer,
+        wanted: Option<ProbeKind>,
+    ) -> Outcome {
+        plan(hook, offer, wanted).carry_out(|candidate| {
+            if !kinds.contains(&candidate.entry) {
+                return Ok(());
+            }
+            Err(Box::new(Refused {
+                kind: candidate.entry,
+                symbol: candidate.symbol.to_owned(),
+                cause: Cause::Refused,
+                reason: "the kernel says no".to_owned(),
+                fix: String::new(),
+                verifier_log: String::new(),
+            }))
+        })
     }
 
-    fn all(kernel: Kernel, kinds: (HookKind, HookKind)) -> Outcomes {
-        let mut outcomes = Outcomes::all(&Err("not asked for".to_owned()));
+    fn best(hook: Hook, offer: &Offer) -> Outcome {
+        without(&[], hook, offer, None)
+    }
+
+    /// `kind:symbol` of what is attached.
+    fn attached(outcome: &Outcome) -> Option<String> {
+        let candidate = outcome.attached.as_ref()?;
+        Some(format!("{}:{}", candidate.entry.name(), candidate.symbol))
+    }
+
+    fn causes(outcome: &Outcome) -> Vec<(HookKind, Cause)> {
+        outcome.refused.iter().map(|refused| (refused.kind, refused.cause)).collect()
+    }
+
+    const NO_FUNCTIONS: [HookKind; 2] = [HookKind::Fentry, HookKind::Kprobe];
+
+    #[test]
+    fn the_first_choice_on_every_recorded_kernel() {
+        for kernel in KERNELS {
+            let from = |first, changes| since(kernel.release(), first, changes);
+            let offer = kernel.offer();
+            for (hook, expected) in [
+                (Hook::Madvise, "fentry:madvise_free_pte_range"),
+                (
+                    Hook::SwapFree,
+                    from(
+                        "fentry:free_swap_and_cache",
+                        &[
+                            ((6, 12), "fentry:free_swap_and_cache_nr"),
+                            ((7, 0), "fentry:swap_put_entries_direct"),
+                        ],
+                    ),
+                ),
+                (
+                    Hook::Reclaim,
+                    from("fentry:shrink_page_list", &[((6, 1), "fentry:shrink_folio_list")]),
+                ),
+                (Hook::Isolate, "fentry:isolate_migratepages_block"),
+                (Hook::DirectReclaim, "raw_tracepoint:mm_vmscan_direct_reclaim_begin"),
+                (Hook::MemcgReclaim, "raw_tracepoint:mm_vmscan_memcg_reclaim_begin"),
+                (Hook::DirectCompaction, "fentry:try_to_compact_pages"),
+                (
+                    Hook::Throttle,
+                    from(
+                        "raw_tracepoint:writeback_congestion_wait",
+                        &[((6, 1), "raw_tracepoint:mm_vmscan_throttled")],
+                    ),
+                ),
+                (Hook::Unmap, "fentry:try_to_unmap"),
+            ] {
+                let outcome = best(hook, &offer);
+                assert_eq!(attached(&outcome).as_deref(), Some(expected), "{}", kernel.uname);
+                // What is newer than the kernel is told, if it would have been better.
+                let newer = hook == Hook::Throttle && expected.contains("congestion");
+                assert_eq!(outcome.refused.is_empty(), !newer, "{hook:?} of {}", kernel.uname);
+            }
+        }
+    }
+
+    #[test]
+    fn where_functions_cant_be_hooked_tracepoints_tell_what_they_can() {
+        for kernel in KERNELS {
+            let offer = kernel.offer();
+            let old = kernel.release() < Release::new(6, 1);
+            for (hook, expected) in [
+                (Hook::Madvise, Some("tracepoint:sys_enter_madvise")),
+                (Hook::SwapFree, None),
+                (Hook::Reclaim, Some("raw_tracepoint:mm_vmscan_lru_shrink_inactive")),
+                (Hook::Isolate, Some("raw_tracepoint:mm_compaction_isolate_migratepages")),
+                // Before 5.19 mm_compaction_begin doesn't say on whose behalf.
+                (Hook::DirectCompaction, (!old).then_some("raw_tracepoint:mm_compaction_begin")),
+                (Hook::Unmap, None),
+            ] {
+                let outcome = without(&NO_FUNCTIONS, hook, &offer, None);
+                assert_eq!(attached(&outcome).as_deref(), expected, "{}", kernel.uname);
+                let kinds: Vec<_> = outcome.refused.iter().map(|refused| refused.kind).collect();
+                assert_eq!(kinds[..2], NO_FUNCTIONS, "{hook:?}");
+                assert!(outcome.refused[0].reason.contains("says no"));
+            }
+            let reclaim = without(&NO_FUNCTIONS, Hook::Reclaim, &offer, None).attached.unwrap();
+            let tells = reclaim.is_on("mm_vmscan_reclaim_pages");
+            assert_eq!(tells, kernel.release() >= Release::new(6, 16), "{}", kernel.uname);
+            let isolate = without(&NO_FUNCTIONS, Hook::Isolate, &offer, None).attached.unwrap();
+            assert_eq!(isolate.is_on("mm_compaction_begin"), !old, "{}", kernel.uname);
+        }
+    }
+
+    #[test]
+    fn what_ends_something_is_attached_before_what_begins_it() {
+        let offer = Kernel::of(7, 3).offer();
         for hook in Hook::ALL {
-            *outcomes.get_mut(hook) = Ok(attached(kernel, hook, kinds));
-        }
-        outcomes
-    }
-
-    fn facts(kernel: Kernel) -> Facts {
-        Facts { release: kernel.release(), mglru: false, vmemmap: VMEMMAP }
-    }
-
-    fn plan_of(rows: &[SignalPlan], signal: Signal) -> &SignalPlan {
-        rows.iter().find(|row| row.signal == signal).unwrap()
-    }
-
-    /// Signal, hook, accuracy.
-    fn summary(rows: &[SignalPlan]) -> Vec<(Signal, &str, Accuracy)> {
-        rows.iter().map(|row| (row.signal, &*row.hook, row.accuracy)).collect()
-    }
-
-    #[test]
-    fn with_everything_attached_all_but_the_sampled_is_exact() {
-        use Accuracy::{Estimate, Exact};
-        let kernel = Kernel::of(7, 3);
-        let rows = signals(&all(kernel, FENTRY), &kernel.resolved(), facts(kernel));
-        let of_reclaim = "fexit:shrink_folio_list";
-        let of_isolation = "fexit:isolate_migratepages_block";
-        assert_eq!(
-            summary(&rows),
-            [
-                (Signal::Advised, "fentry:madvise_free_pte_range", Exact),
-                (Signal::Marked, "fexit:madvise_free_pte_range", Exact),
-                (Signal::MarkedUnderPressure, "fexit:madvise_free_pte_range", Exact),
-                (Signal::Deactivated, "fexit:madvise_free_pte_range", Estimate),
-                (Signal::SwapEntriesFreed, "fentry:swap_put_entries_direct", Exact),
-                (Signal::Attempts, of_reclaim, Exact),
-                (Signal::Hit, of_reclaim, Exact),
-                (Signal::Redirtied, of_reclaim, Exact),
-                (Signal::ReclaimPinned, of_reclaim, Exact),
-                (Signal::Kept, of_reclaim, Exact),
-                (Signal::CompactionScanned, of_isolation, Exact),
-                (Signal::CompactionIsolated, of_isolation, Exact),
-                (Signal::CompactionPinned, of_isolation, Exact),
-            ]
-        );
-        let telescoping = rows.iter().filter(|row| row.adds_up_calls.is_none());
-        let telescoping: Vec<_> = telescoping.map(|row| row.signal).collect();
-        assert_eq!(telescoping, [Signal::Marked, Signal::Deactivated, Signal::Hit]);
-    }
-
-    #[test]
-    fn both_families_give_the_same_on_every_recorded_kernel() {
-        for kernel in KERNELS {
-            let (resolved, facts) = (kernel.resolved(), facts(kernel));
-            let rows = |kinds| signals(&all(kernel, kinds), &resolved, facts);
-            for (fentry, kprobe) in rows(FENTRY).iter().zip(&rows(KPROBE)) {
-                let renamed = fentry.hook.replace("fexit:", "kretprobe:");
-                assert_eq!(kprobe.hook, renamed.replace("fentry:", "kprobe:"));
-                assert_eq!(
-                    (fentry.accuracy, fentry.adds_up_calls, &fentry.reason),
-                    (kprobe.accuracy, kprobe.adds_up_calls, &kprobe.reason)
-                );
-                let sampled = fentry.signal == Signal::Deactivated;
-                assert_eq!(fentry.accuracy == Accuracy::Exact, !sampled, "{}", kernel.uname);
-            }
-        }
-    }
-
-    #[test]
-    fn a_hook_that_got_the_other_kind_is_named_by_it() {
-        // As on 5.10, where fentry refuses the struct that free_swap_and_cache takes.
-        let kernel = Kernel::of(5, 10);
-        let mut outcomes = all(kernel, FENTRY);
-        outcomes.swap_free = Ok(attached(kernel, Hook::SwapFree, KPROBE));
-        outcomes.isolate = Ok(attached(kernel, Hook::Isolate, KPROBE));
-        let rows = signals(&outcomes, &kernel.resolved(), facts(kernel));
-        let hook = |signal| {
-            let row = plan_of(&rows, signal);
-            (&*row.hook, row.kind.unwrap())
-        };
-        assert_eq!(
-            hook(Signal::SwapEntriesFreed),
-            ("kprobe:free_swap_and_cache", HookKind::Kprobe)
-        );
-        assert_eq!(
-            hook(Signal::CompactionPinned),
-            ("kretprobe:isolate_migratepages_block", HookKind::Kretprobe)
-        );
-        assert_eq!(hook(Signal::Hit), ("fexit:shrink_page_list", HookKind::Fexit));
-        assert_eq!(outcomes.mode(), "fentry");
-    }
-
-    #[test]
-    fn the_mode_is_that_of_the_hooks_that_count() {
-        let kernel = Kernel::of(6, 12);
-        assert_eq!(all(kernel, FENTRY).mode(), "fentry");
-        assert_eq!(all(kernel, KPROBE).mode(), "kprobe");
-        let mut outcomes = Outcomes::all(&Err("refused".to_owned()));
-        assert_eq!(outcomes.mode(), "vmstat");
-        // Neither says anything by itself.
-        outcomes.swap_free = Ok(attached(kernel, Hook::SwapFree, FENTRY));
-        outcomes.unmap = Ok(attached(kernel, Hook::Unmap, FENTRY));
-        assert_eq!(outcomes.mode(), "vmstat");
-        outcomes.isolate = Ok(attached(kernel, Hook::Isolate, KPROBE));
-        assert_eq!(outcomes.mode(), "kprobe");
-    }
-
-    #[test]
-    fn with_nothing_attached_the_kernels_counters_are_left() {
-        let kernel = Kernel::of(6, 18);
-        let outcomes = Outcomes::all(&Err("this host refuses".to_owned()));
-        for row in signals(&outcomes, &kernel.resolved(), facts(kernel)) {
-            let counter = match row.signal {
-                Signal::Marked => "procfs:pglazyfree",
-                Signal::Hit => "procfs:pglazyfreed",
-                signal => {
-                    assert_eq!(
-                        row,
-                        Row::unobserved("this host refuses".to_owned()).into_plan(signal)
-                    );
+            for refused in [&[][..], &NO_FUNCTIONS] {
+                let Some(candidate) = without(refused, hook, &offer, None).attached else {
                     continue;
-                }
-            };
-            assert_eq!((&*row.hook, row.accuracy), (counter, Accuracy::Estimate));
-            assert!(row.reason.ends_with("no probe: this host refuses"), "{}", row.reason);
-        }
-    }
-
-    #[test]
-    fn a_hook_takes_only_its_own_signals_along() {
-        let kernel = Kernel::of(6, 12);
-        let of_madvise = vec![
-            Signal::Advised,
-            Signal::MarkedUnderPressure,
-            Signal::Deactivated,
-            // Freed by whom is told by being inside MADV_FREE.
-            Signal::SwapEntriesFreed,
-        ];
-        let of_reclaim =
-            vec![Signal::Attempts, Signal::Redirtied, Signal::ReclaimPinned, Signal::Kept];
-        let of_isolation =
-            vec![Signal::CompactionScanned, Signal::CompactionIsolated, Signal::CompactionPinned];
-        for (hook, expected) in [
-            (Hook::Madvise, of_madvise),
-            (Hook::SwapFree, vec![Signal::SwapEntriesFreed]),
-            (Hook::Reclaim, of_reclaim),
-            (Hook::Isolate, of_isolation),
-            (Hook::Unmap, vec![]),
-        ] {
-            let mut outcomes = all(kernel, FENTRY);
-            *outcomes.get_mut(hook) = Err("it was inlined".to_owned());
-            let rows = signals(&outcomes, &kernel.resolved(), facts(kernel));
-            let lost = rows.iter().filter(|row| row.accuracy == Accuracy::None);
-            let lost = lost.inspect(|row| assert_eq!(row.reason, "it was inlined"));
-            assert_eq!(lost.map(|row| row.signal).collect::<Vec<_>>(), expected, "{hook:?}");
-        }
-    }
-
-    #[test]
-    fn the_multi_generational_lru_has_no_active_list_and_a_blind_spot_before_6_12() {
-        for kernel in KERNELS {
-            let facts = Facts { mglru: true, ..facts(kernel) };
-            let rows = signals(&all(kernel, FENTRY), &kernel.resolved(), facts);
-            let deactivated = plan_of(&rows, Signal::Deactivated);
-            assert_eq!(deactivated.accuracy, Accuracy::None, "{}", kernel.uname);
-            assert!(deactivated.reason.contains("lru_gen/enabled"), "{}", deactivated.reason);
-
-            let blind = kernel.release() < Release::new(6, 12);
-            let estimates = rows.iter().filter(|row| row.accuracy == Accuracy::Estimate);
-            let estimates = estimates.inspect(|row| assert!(row.reason.contains("sort_folio()")));
-            let expected: &[Signal] =
-                if blind { &[Signal::Attempts, Signal::Redirtied] } else { &[] };
-            assert_eq!(
-                estimates.map(|row| row.signal).collect::<Vec<_>>(),
-                expected,
-                "{}",
-                kernel.uname
-            );
-        }
-    }
-
-    #[test]
-    fn where_page_frames_lead_to_no_page_only_compactions_pins_are_lost() {
-        let kernel = Kernel::of(6, 18);
-        let lost = |resolved: &Resolved, vmemmap| {
-            let facts = Facts { vmemmap, ..facts(kernel) };
-            let rows = signals(&all(kernel, FENTRY), resolved, facts);
-            let mut lost = rows.into_iter().filter(|row| row.accuracy == Accuracy::None);
-            let only = lost.next().unwrap();
-            assert_eq!((only.signal, lost.next()), (Signal::CompactionPinned, None));
-            only.reason
-        };
-        let mut resolved = kernel.resolved();
-        assert!(lost(&resolved, 0).starts_with("vmemmap_base could not be read"));
-        resolved.vmemmap_base = None;
-        assert!(lost(&resolved, 0).contains("no vmemmap_base (CONFIG_KALLSYMS_ALL is off"));
-        resolved.layout.page_size = 56;
-        assert!(lost(&resolved, VMEMMAP).starts_with("a struct page has 56 bytes"));
-    }
-
-    #[test]
-    fn hidden_addresses_are_the_reason_of_what_needs_one() {
-        for kernel in KERNELS {
-            let resolved = kernel.resolved_with(&kernel.types(), &kernel.hidden_symbols());
-            let rows =
-                signals(&all(kernel, FENTRY), &resolved, Facts { vmemmap: 0, ..facts(kernel) });
-            for row in &rows {
-                let expected = match row.signal {
-                    Signal::Marked | Signal::Hit => Accuracy::Estimate,
-                    Signal::MarkedUnderPressure
-                    | Signal::Deactivated
-                    | Signal::Attempts
-                    | Signal::CompactionPinned => Accuracy::None,
-                    _ => Accuracy::Exact,
                 };
-                assert_eq!(row.accuracy, expected, "{:?} of {}", row.signal, kernel.uname);
-                if row.accuracy != Accuracy::Exact {
-                    assert!(row.reason.contains("kptr_restrict"), "{}", row.reason);
-                }
-            }
-            assert_eq!(plan_of(&rows, Signal::Marked).hook, "procfs:pglazyfree");
-            assert_eq!(plan_of(&rows, Signal::Hit).hook, "procfs:pglazyfreed");
-        }
-    }
-
-    #[test]
-    fn a_missing_type_is_the_reason_of_what_needs_it() {
-        let kernel = Kernel::of(6, 12);
-        for (name, replacement, expected) in [
-            ("NR_FREE_PAGES", "NR_XXXX_PAGES", &[Signal::MarkedUnderPressure] as &[_]),
-            (
-                "migrate_pfn",
-                "xxxxxxx_pfn",
-                &[Signal::CompactionScanned, Signal::CompactionIsolated, Signal::CompactionPinned],
-            ),
-            (
-                "nr_lazyfree_fail",
-                "nr_xxxxxxxx_fail",
-                &[Signal::Attempts, Signal::Redirtied, Signal::ReclaimPinned, Signal::Kept],
-            ),
-            (
-                "_refcount",
-                "_xxxcount",
-                &[
-                    Signal::Deactivated,
-                    Signal::Attempts,
-                    Signal::Redirtied,
-                    Signal::ReclaimPinned,
-                    Signal::Kept,
-                    Signal::CompactionPinned,
-                ],
-            ),
-            ("folios", "xxxxxs", &[Signal::Deactivated]),
-        ] {
-            let types = kernel.types_with(&[(name, replacement)]);
-            let resolved = kernel.resolved_with(&types, &kernel.symbols());
-            let rows = signals(&all(kernel, FENTRY), &resolved, facts(kernel));
-            let lost = rows.iter().filter(|row| row.accuracy == Accuracy::None);
-            let lost = lost.inspect(|row| {
-                // The batch's folios are described instead of named.
-                assert!(row.reason.contains(name), "{name}: {}", row.reason);
-            });
-            assert_eq!(lost.map(|row| row.signal).collect::<Vec<_>>(), expected, "{name}");
-        }
-    }
-
-    /// Every way in which the hooks can come out, on every recorded kernel, with and without what
-    /// else can be missing.
-    #[test]
-    fn whatever_happens_a_row_says_what_it_is_worth_and_why() {
-        for kernel in KERNELS {
-            let hooks = Hook::ALL.map(|hook| {
-                [
-                    Err(format!("{hook:?} can't be hooked")),
-                    Ok(attached(kernel, hook, KPROBE)),
-                    Ok(attached(kernel, hook, FENTRY)),
-                ]
-            });
-            let hidden = kernel.resolved_with(&kernel.types(), &kernel.hidden_symbols());
-            for resolved in [kernel.resolved(), hidden] {
-                for case in 0..3_usize.pow(5) * 4 {
-                    let mut rest = case;
-                    let mut next = |choices| {
-                        let choice = rest % choices;
-                        rest /= choices;
-                        choice
-                    };
-                    let mut outcomes = Outcomes::all(&Err("not asked for".to_owned()));
-                    for (hook, choices) in Hook::ALL.into_iter().zip(&hooks) {
-                        *outcomes.get_mut(hook) = choices[next(3)].clone();
-                    }
-                    let mglru = next(2) == 1;
-                    let facts = Facts { mglru, vmemmap: next(2) as u64, ..facts(kernel) };
-                    let rows = signals(&outcomes, &resolved, facts);
-                    assert!(rows.iter().map(|row| row.signal).eq(Signal::ALL));
-                    for row in rows {
-                        check(&row, &outcomes);
-                    }
+                let names: Vec<_> = candidate.programs.iter().map(|p| p.name.as_str()).collect();
+                let place = |parts: &[&str]| {
+                    names.iter().position(|name| parts.iter().any(|part| name.contains(part)))
+                };
+                let ends = place(&["fexit", "kretprobe", "_end", "_exit"]);
+                let begins = place(&["fentry", "kprobe_", "_begin", "_enter"]);
+                if let (Some(ends), Some(begins)) = (ends, begins) {
+                    assert!(ends < begins, "{names:?}");
                 }
             }
         }
     }
 
-    fn check(row: &SignalPlan, outcomes: &Outcomes) {
-        assert_eq!(row.accuracy == Accuracy::Exact, row.reason.is_empty(), "{row:?}");
-        assert_eq!(row.accuracy == Accuracy::None, row.kind.is_none(), "{row:?}");
-        let Some(kind) = row.kind else {
-            assert_eq!((&*row.hook, row.adds_up_calls), ("", None), "{row:?}");
-            return;
+    #[test]
+    fn only_what_is_asked_for_is_tried() {
+        let offer = Kernel::of(6, 12).offer();
+        let kinds = |wanted| -> Vec<Option<HookKind>> {
+            let hooks = [Hook::Madvise, Hook::Reclaim, Hook::SwapFree, Hook::DirectReclaim];
+            let attached = hooks.map(|hook| without(&[], hook, &offer, Some(wanted)).attached);
+            attached.into_iter().map(|candidate| Some(candidate?.entry)).collect()
         };
-        let (name, what) = row.hook.split_once(':').unwrap();
-        assert_eq!(name, kind.name(), "{row:?}");
-        if kind == HookKind::Procfs {
-            // The kernel has a counter for these two, which lags, and adds up no calls of ours.
-            let counter = if row.signal == Signal::Marked { "pglazyfree" } else { "pglazyfreed" };
-            assert!([Signal::Marked, Signal::Hit].contains(&row.signal), "{row:?}");
-            assert_eq!((what, row.adds_up_calls), (counter, None), "{row:?}");
-            assert_eq!(row.accuracy, Accuracy::Estimate, "{row:?}");
-            return;
+        use HookKind::{Fentry, Kprobe, RawTracepoint, Tracepoint};
+        let raw = Some(RawTracepoint);
+        assert_eq!(kinds(ProbeKind::Fentry), [Some(Fentry), Some(Fentry), Some(Fentry), raw]);
+        assert_eq!(kinds(ProbeKind::Kprobe), [Some(Kprobe), Some(Kprobe), Some(Kprobe), raw]);
+        assert_eq!(kinds(ProbeKind::Tracepoint), [Some(Tracepoint), raw, None, raw]);
+        assert_eq!(kinds(ProbeKind::Procfs), [None; 4]);
+        // And what isn't doesn't stand in for it.
+        let refused = without(&[Fentry], Hook::Madvise, &offer, Some(ProbeKind::Fentry));
+        assert_eq!(attached(&refused), None);
+    }
+
+    #[test]
+    fn a_symbol_that_the_compiler_changed_is_no_function() {
+        let kernel = Kernel::of(6, 12);
+        for (symbols, cause, word) in [
+            ("shrink_folio_list.constprop.0", Cause::UnknownShape, "shrink_folio_list.constprop.0"),
+            ("shrink_folio_list.isra.0", Cause::UnknownShape, "shrink_folio_list.isra.0"),
+            ("shrink_folio_list.cold", Cause::Absent, "inlined or renamed"),
+            ("shrink_folio_list.part.0", Cause::Absent, "inlined or renamed"),
+            ("shrink_folio_lists", Cause::Absent, "shrink_folio_list or shrink_page_list"),
+        ] {
+            let line = format!("ffffffff81000000 t {symbols}");
+            let offer = Offer {
+                types: Ok(kernel.types_with(&[("shrink_folio_list", "shrink_xxxxx_list")])),
+                symbols: Symbols::pick([line.as_str()].into_iter(), &["shrink_folio_list"]),
+                ..kernel.offer()
+            };
+            let outcome = best(Hook::Reclaim, &offer);
+            assert_eq!(
+                attached(&outcome).as_deref(),
+                Some("raw_tracepoint:mm_vmscan_lru_shrink_inactive")
+            );
+            let functions = [(HookKind::Fentry, cause), (HookKind::Kprobe, cause)];
+            assert_eq!(causes(&outcome), functions, "{symbols}");
+            let reason = &outcome.refused[0].reason;
+            assert!(reason.contains(word), "{symbols}: {reason}");
         }
-        // Nothing is said to come from a hook that isn't attached in that way.
-        let counting =
-            [&outcomes.madvise, &outcomes.swap_free, &outcomes.reclaim, &outcomes.isolate];
-        let mut attached = counting.into_iter().filter_map(|outcome| outcome.as_ref().ok());
-        assert!(
-            attached
-                .any(|hook| hook.symbol == what && (hook.entry == kind || hook.exit == Some(kind))),
-            "{row:?} of {outcomes:?}"
+    }
+
+    #[test]
+    fn types_without_functions_leave_the_tracepoints() {
+        let kernel = Kernel::of(6, 18);
+        let names: Vec<_> = Hook::ALL.iter().flat_map(|hook| hook.targets()).collect();
+        let types = kernel.types();
+        let names = names.iter().filter(|target| types.function(target.symbol).is_some());
+        let renamed: Vec<_> =
+            names.map(|target| (target.symbol, "x".repeat(target.symbol.len()))).collect();
+        let renamed: Vec<_> = renamed.iter().map(|(name, other)| (*name, other.as_str())).collect();
+        let offer = Offer { types: Ok(kernel.types_with(&renamed)), ..kernel.offer() };
+        for hook in Hook::ALL {
+            let outcome = best(hook, &offer);
+            let kind = outcome.attached.map(|candidate| candidate.entry);
+            let expected = match hook {
+                Hook::SwapFree | Hook::Unmap => None,
+                Hook::Madvise => Some(HookKind::Tracepoint),
+                _ => Some(HookKind::RawTracepoint),
+            };
+            assert_eq!(kind, expected, "{hook:?}");
+        }
+    }
+
+    #[test]
+    fn another_prototype_is_refused_and_said() {
+        let kernel = Kernel::of(6, 12);
+        let types = kernel.types_with(&[("low_pfn", "end_pfn"), ("end_pfn", "low_pfn")]);
+        let offer = Offer { types: Ok(types), ..kernel.offer() };
+        let outcome = best(Hook::Isolate, &offer);
+        let functions =
+            [(HookKind::Fentry, Cause::UnknownShape), (HookKind::Kprobe, Cause::UnknownShape)];
+        assert_eq!(causes(&outcome), functions);
+        assert!(outcome.refused[0].reason.contains("argument 1 of isolate_migratepages_block"));
+    }
+
+    #[test]
+    fn a_tracepoint_with_other_arguments_is_refused_and_said() {
+        let kernel = Kernel::of(7, 3);
+        let types = kernel.types_with(&[("reclaim_stat", "xxxxxxx_stat")]);
+        let offer = Offer { types: Ok(types), ..kernel.offer() };
+        let outcome = without(&NO_FUNCTIONS, Hook::Reclaim, &offer, None);
+        assert_eq!(attached(&outcome), None);
+        let last = outcome.refused.last().unwrap();
+        assert_eq!((last.kind, last.cause), (HookKind::RawTracepoint, Cause::UnknownShape));
+        assert!(last.reason.contains("struct reclaim_stat *"), "{}", last.reason);
+        // One that goes without arguments is not asked for them.
+        let renamed = kernel.types_with(&[("mem_cgroup", "xxx_cgroup")]);
+        let offer = Offer { types: Ok(renamed), ..kernel.offer() };
+        assert!(best(Hook::MemcgReclaim, &offer).attached.is_some());
+    }
+
+    #[test]
+    fn a_tracepoint_that_is_gone_is_absent_and_an_optional_one_is_done_without() {
+        let kernel = Kernel::of(7, 3);
+        let gone = |name: &str| {
+            let from = format!("btf_trace_{name}");
+            let to = "x".repeat(from.len());
+            Offer { types: Ok(kernel.types_with(&[(&from, &to)])), ..kernel.offer() }
+        };
+        let offer = gone("mm_vmscan_direct_reclaim_end");
+        let outcome = best(Hook::DirectReclaim, &offer);
+        assert_eq!(causes(&outcome), [(HookKind::RawTracepoint, Cause::Absent)]);
+        assert_eq!(outcome.refused[0].symbol, "mm_vmscan_direct_reclaim_end");
+        let offer = gone("mm_vmscan_reclaim_pages");
+        let reclaim = without(&NO_FUNCTIONS, Hook::Reclaim, &offer, None).attached.unwrap();
+        assert_eq!(reclaim.programs.len(), 1);
+    }
+
+    #[test]
+    fn without_types_only_what_reads_no_argument_is_tried() {
+        for kernel in KERNELS {
+            let why = "this kernel shows no type information".to_owned();
+            let offer = Offer { types: Err(why.clone()), ..kernel.offer() };
+            let one_at_a_time = kernel.release() < Release::new(6, 12);
+            for (hook, expected) in [
+                (Hook::Madvise, Some("tracepoint:sys_enter_madvise")),
+                (Hook::SwapFree, one_at_a_time.then_some("kprobe:free_swap_and_cache")),
+                (Hook::Reclaim, None),
+                (Hook::Isolate, None),
+                (Hook::DirectReclaim, Some("raw_tracepoint:mm_vmscan_direct_reclaim_begin")),
+                (Hook::MemcgReclaim, Some("raw_tracepoint:mm_vmscan_memcg_reclaim_begin")),
+                (Hook::DirectCompaction, Some("kprobe:try_to_compact_pages")),
+                (Hook::Throttle, None),
+            ] {
+                let outcome = best(hook, &offer);
+                assert_eq!(attached(&outcome).as_deref(), expected, "{hook:?} {}", kernel.uname);
+                for refused in &outcome.refused {
+                    assert_eq!((refused.cause, &refused.reason), (Cause::NoTypes, &why));
+                    assert!(refused.fix.contains("CONFIG_DEBUG_INFO_BTF"));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn without_capabilities_nothing_is_tried() {
+        let capabilities = Some(Capabilities::default());
+        let privileges = Privileges { capabilities, ..Privileges::default() };
+        let offer = Offer { privileges, ..Kernel::of(6, 12).offer() };
+        for hook in Hook::ALL {
+            let outcome = best(hook, &offer);
+            assert_eq!(attached(&outcome), None);
+            assert!(!outcome.refused.is_empty(), "{hook:?}");
+            for refused in &outcome.refused {
+                assert_eq!(refused.cause, Cause::NotPermitted);
+                assert!(refused.reason.contains("CAP_BPF and CAP_PERFMON"), "{}", refused.reason);
+                assert_eq!(refused.fix, PRIVILEGES);
+            }
+        }
+    }
+
+    #[test]
+    fn under_confidentiality_what_reads_no_memory_is_left() {
+        // tracefs is closed then, too.
+        let privileges = Privileges {
+            lockdown: Some(Lockdown::Confidentiality),
+            tracefs: Tracefs::Absent,
+            ..Privileges::default()
+        };
+        let offer = Offer { privileges, reads_memory: false, ..Kernel::of(6, 12).offer() };
+        let kinds: BTreeMap<_, _> =
+            Hook::ALL.map(|hook| (hook, attached(&best(hook, &offer)))).into_iter().collect();
+        let expected = |hook: Hook, name: &str| (hook, Some(name.to_owned()));
+        assert_eq!(
+            kinds,
+            BTreeMap::from([
+                expected(Hook::Madvise, "fentry:madvise_free_pte_range"),
+                expected(Hook::SwapFree, "fentry:free_swap_and_cache_nr"),
+                (Hook::Reclaim, None),
+                expected(Hook::Isolate, "raw_tracepoint:mm_compaction_isolate_migratepages"),
+                expected(Hook::DirectReclaim, "raw_tracepoint:mm_vmscan_direct_reclaim_begin"),
+                expected(Hook::MemcgReclaim, "raw_tracepoint:mm_vmscan_memcg_reclaim_begin"),
+                expected(Hook::DirectCompaction, "fentry:try_to_compact_pages"),
+                expected(Hook::Throttle, "raw_tracepoint:mm_vmscan_throttled"),
+                (Hook::Unmap, None),
+            ])
         );
+        let refused = without(&[HookKind::Fentry], Hook::Madvise, &offer, None);
+        let causes: Vec<_> = refused.refused.iter().map(|refused| refused.cause).collect();
+        assert_eq!(causes, [Cause::Refused, Cause::Lockdown, Cause::NoTracefs]);
+    }
+
+    #[test]
+    fn a_kernel_built_without_kprobes_is_told_by_its_options() {
+        let config = Config::parse(b"# CONFIG_KPROBES is not set\nCONFIG_BPF=y\n");
+        let offer = Offer { config, ..Kernel::of(6, 18).offer() };
+        let outcome = without(&[HookKind::Fentry], Hook::Madvise, &offer, None);
+        let refused = &outcome.refused[1];
+        assert_eq!((refused.kind, refused.cause), (HookKind::Kprobe, Cause::NotBuiltIn));
+        assert!(refused.reason.contains("CONFIG_KPROBES"), "{}", refused.reason);
+        assert!(refused.fix.contains("CONFIG_KPROBE_EVENTS=y"), "{}", refused.fix);
+    }
+
+    #[test]
+    fn without_tracefs_a_record_cant_be_known() {
+        let offer = Offer { privileges: Privileges::default(), ..Kernel::of(6, 18).offer() };
+        let outcome = without(&NO_FUNCTIONS, Hook::Madvise, &offer, None);
+        assert_eq!(attached(&outcome), None);
+        let last = outcome.refused.last().unwrap();
+        assert_eq!((last.kind, last.cause), (HookKind::Tracepoint, Cause::NoTracefs));
+        assert!(last.fix.contains("mount -t tracefs"), "{}", last.fix);
     }
 }

@@ -1,107 +1,66 @@
-//! Loads the eBPF object, chooses a kind for each hook, and attaches.
+//! Loads the eBPF object, carries out the plan of each hook, and reads what is counted.
 
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use aya::{
-    Btf, Ebpf, EbpfError, EbpfLoader, include_bytes_aligned,
+    Btf, Ebpf, EbpfLoader, Endianness, include_bytes_aligned,
     maps::MapError,
-    programs::{
-        KProbeError, Program, ProgramError, RawTracePoint, RawTracePointRunOptions, TestRun as _,
-    },
-    sys::SyscallError,
+    programs::{Program, ProgramError, RawTracePoint, RawTracePointRunOptions, TestRun as _},
     util::online_cpus,
 };
 use aya_log::EbpfLogger;
-use lazyfree_common::layout;
+use lazyfree_common::layout::{self, Layout};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::{
     counts::{Counts, Reading},
-    hook::{Hook, Target},
-    host::{self, Unreadable},
+    facts::facts,
+    hook::Hook,
+    host,
     layout::resolve,
-    plan::{Attached, Facts, Outcomes, signals},
+    observation::{Facts, Outcomes, signals, stalls},
+    offer::Offer,
+    plan::{self, Candidate, ProbeKind, plan},
+    refusal::{describe, is_not_permitted, refusal},
     release::Release,
-    types::Types,
+    vmemmap,
 };
 use crate::{
-    sample::{FamilyName, Session},
+    sample::{Cause, FamilyName, Refused, Session},
     signal::HookKind,
 };
 
 /// The kernel side; empty in a build without it.
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/lazyfree-ebpf"));
 
-/// The two ways to hook a function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Family {
-    /// BPF trampolines: fentry and fexit.
-    Fentry,
-    /// kprobe and kretprobe.
-    Kprobe,
-}
-
-impl Family {
-    const fn name(self) -> &'static str {
-        match self {
-            Family::Fentry => "fentry",
-            Family::Kprobe => "kprobe",
-        }
-    }
-
-    const fn kinds(self) -> (HookKind, HookKind) {
-        match self {
-            Family::Fentry => (HookKind::Fentry, HookKind::Fexit),
-            Family::Kprobe => (HookKind::Kprobe, HookKind::Kretprobe),
-        }
-    }
-}
-
 /// What to attach.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Only this family; without it, fentry where it works and kprobe where it doesn't.
-    pub family: Option<Family>,
+    /// Only this kind; without it, the best that works for each hook.
+    pub kind: Option<ProbeKind>,
     /// Also count folio by folio at `try_to_unmap`.
     pub audit: bool,
     /// Let the probes' own diagnostics through.
     pub kernel_log: bool,
 }
 
-/// Why nothing can be observed.
+/// Why nothing can be observed at all.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// A build without the kernel side.
-    #[error("this lazyfree was built without its eBPF programs; build it with `cargo xtask build`")]
+    #[error(
+        "this lazyfree was built without its eBPF programs; build it with `cargo xtask build`, or \
+         say --probes procfs to see what /proc has"
+    )]
     NoObject,
-    /// BPF is for the privileged.
-    #[error(
-        "the kernel refused to create BPF maps ({0}): run lazyfree as root, or give it \
-         CAP_BPF, CAP_PERFMON and CAP_SYSLOG"
-    )]
-    NotPermitted(String),
-    /// No type information.
-    #[error(
-        "{0}; lazyfree takes the kernel's structure offsets from there, and the kernel has to be \
-         built with CONFIG_DEBUG_INFO_BTF=y"
-    )]
-    NoBtf(Unreadable),
-    /// Type information that can't be read.
-    #[error("the kernel's type information ({path}) makes no sense: {0}", path = host::BTF)]
-    BadBtf(String),
-    /// No symbol table.
-    #[error("{0}; lazyfree needs CONFIG_KALLSYMS=y and /proc")]
-    NoSymbols(Unreadable),
     /// A release that isn't a number.
     #[error("cannot read a version out of the kernel's release `{0}`")]
     BadRelease(String),
-    /// The family that was asked for doesn't work.
-    #[error(
-        "no {family} probe could be attached: {reason}; leave out --probes to try the other kind"
-    )]
+    /// The kind that was asked for doesn't work.
+    #[error("no {kind} probe could be attached: {reason}; leave out --probes to try the others")]
     NoProbes {
-        /// The family.
-        family: &'static str,
+        /// The kind.
+        kind: &'static str,
         /// What became of its first hook.
         reason: String,
     },
@@ -123,7 +82,7 @@ pub struct Probes {
 pub struct AttachedProgram {
     /// Name in the object.
     pub name: String,
-    /// Kernel function.
+    /// Kernel function or tracepoint.
     pub symbol: &'static str,
     /// The family whose calls it follows.
     pub family: Option<FamilyName>,
@@ -135,70 +94,118 @@ pub struct AttachedProgram {
     pub tells_misses: bool,
 }
 
-impl Probes {
-    /// Attaches what can be attached. In a [`Session`] of mode `vmstat` that is nothing.
-    pub fn open(options: Options) -> Result<(Self, Session), OpenError> {
-        if OBJECT.is_empty() {
-            return Err(OpenError::NoObject);
-        }
-        let btf_bytes = host::btf().map_err(OpenError::NoBtf)?;
-        let types = Types::parse(&btf_bytes).map_err(|e| OpenError::BadBtf(e.to_string()))?;
-        let btf = Btf::parse(&btf_bytes, aya::Endianness::default())
-            .map_err(|e| OpenError::BadBtf(e.to_string()))?;
-        let symbols = host::symbols().map_err(OpenError::NoSymbols)?;
-        let (kernel, release) = host::release();
-        let release = release.ok_or_else(|| OpenError::BadRelease(kernel.clone()))?;
-        let page_size = rustix::param::page_size() as u64;
-        let resolved = resolve(&types, &symbols, release, page_size);
+/// Attaches what can be attached, and says what that is worth. In a [`Session`] of mode `procfs`
+/// that is nothing, and there are no probes.
+pub fn open(options: Options) -> Result<(Option<Probes>, Session), OpenError> {
+    let mut offer = host::offer()?;
+    let mut outcomes = Outcomes::default();
+    let mut vmemmap = 0;
+    let probes = match options.kind {
+        Some(ProbeKind::Procfs) => None,
+        _ if OBJECT.is_empty() => return Err(OpenError::NoObject),
+        _ => Probes::attach(options, &mut offer, &mut outcomes, &mut vmemmap)?,
+    };
+    let mode = outcomes.mode();
+    if let Some(kind @ (ProbeKind::Fentry | ProbeKind::Kprobe | ProbeKind::Tracepoint)) =
+        options.kind
+        && mode != kind.name()
+    {
+        let first = if kind == ProbeKind::Tracepoint { Hook::DirectReclaim } else { Hook::Madvise };
+        let reason = outcomes.reason(first).unwrap_or_default();
+        return Err(OpenError::NoProbes { kind: kind.name(), reason });
+    }
+    if options.audit
+        && let Some(reason) = outcomes.reason(Hook::Unmap)
+    {
+        tracing::warn!("no audit: {reason}");
+    }
+    let page_size = rustix::param::page_size() as u64;
+    let resolved = resolve(&offer, page_size);
+    let kernel = Facts { release: offer.release, mglru: offer.mglru, vmemmap };
+    let session = Session {
+        kernel: host::release(),
+        host: host::name(),
+        page_size,
+        cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+        mode: mode.to_owned(),
+        signals: signals(&outcomes, &resolved, kernel),
+        stalls: stalls(&outcomes),
+        hooks: outcomes.rows(),
+        facts: facts(&offer),
+    };
+    Ok((probes.filter(|_| mode != ProbeKind::Procfs.name()), session))
+}
 
+impl Probes {
+    /// Carries out the plan of every hook; `None` where the kernel lets this process do nothing.
+    fn attach(
+        options: Options,
+        offer: &mut Offer,
+        outcomes: &mut Outcomes,
+        vmemmap: &mut u64,
+    ) -> Result<Option<Self>, OpenError> {
         // Before 5.11 maps are charged to RLIMIT_MEMLOCK. Where raising it is refused, loading
         // may still work, and says so if it doesn't.
         let unlimited = Rlimit { current: None, maximum: None };
         let _refused = setrlimit(Resource::Memlock, unlimited);
 
         let level = if options.kernel_log { u8::MAX } else { 0 };
-        let layout_bytes = bytemuck::bytes_of(&resolved.layout);
-        let mut bpf = EbpfLoader::new()
-            .btf(Some(&btf))
-            .override_global(layout::GLOBAL, layout_bytes, true)
-            .override_global(aya_log::LEVEL, &level, false)
-            .load(OBJECT)
-            .map_err(load_error)?;
-
+        let page_size = rustix::param::page_size() as u64;
+        let mut resolved = resolve(offer, page_size);
+        let mut bpf = match load(&resolved.layout, level) {
+            Ok(bpf) => bpf,
+            Err(error) if is_not_permitted(&error) => {
+                let refused = refused_to_all(&describe(&error));
+                for hook in hooks(options) {
+                    let plan = plan(hook, offer, options.kind);
+                    outcomes.insert(hook, plan.carry_out(|candidate| Err(refused(candidate))));
+                }
+                return Ok(None);
+            }
+            Err(error) => return Err(OpenError::Load(describe(&error))),
+        };
+        // Whether kernel memory may be read is found out by doing so; the lockdown that would
+        // tell needn't be readable.
+        if offer.types.is_ok()
+            && let Err(error) = load_by_hand(&mut bpf, PEEK)
+        {
+            tracing::debug!("kernel memory can't be read: {}", describe(&error));
+            offer.reads_memory = false;
+            resolved = resolve(offer, page_size);
+            bpf = load(&resolved.layout, level).map_err(|e| OpenError::Load(describe(&e)))?;
+        }
         let mut counts = Counts::take(&mut bpf).map_err(|e| OpenError::Load(describe(&e)))?;
-        match load_by_hand(&mut bpf, PEEK) {
-            Ok(()) => counts.learn_addresses(by_hand(&mut bpf, PEEK), &resolved),
-            Err(error) => tracing::warn!("kernel memory can't be read: {}", describe(&error)),
+        if offer.reads_memory {
+            counts.learn_addresses(by_hand(&mut bpf, PEEK), &resolved);
+            if counts.vmemmap() == 0 && resolved.pages.is_ok() {
+                match vmemmap::derive(&mut bpf, &mut counts, resolved.layout.page_size) {
+                    Ok(base) => counts.set_vmemmap(base),
+                    Err(why) => tracing::debug!("vmemmap_base can't be derived: {why}"),
+                }
+            }
         }
+        *vmemmap = counts.vmemmap();
 
-        let (outcomes, programs) = attach_all(&mut bpf, &btf, &types, options, release);
-        if let (Some(family), "vmstat") = (options.family, outcomes.mode()) {
-            let reason = outcomes.madvise.err().unwrap_or_default();
-            return Err(OpenError::NoProbes { family: family.name(), reason });
+        let mut attaching = Attaching { bpf: &mut bpf, offer, programs: Vec::new(), btf: None };
+        for hook in hooks(options) {
+            let plan = plan(hook, offer, options.kind);
+            outcomes.insert(hook, plan.carry_out(|candidate| attaching.all(candidate)));
         }
-        if let (true, Err(reason)) = (options.audit, &outcomes.unmap) {
-            tracing::warn!("no audit: {reason}");
+        let programs = attaching.programs;
+        if programs.is_empty() {
+            return Ok(None);
         }
         counts.watch(programs);
-        if let Err(error) = prime(&mut bpf) {
+        if offer.reads_memory
+            && let Err(error) = prime(&mut bpf)
+        {
             tracing::warn!("a call that is under way now may be missed: {}", describe(&error));
         }
-        let facts = Facts { release, mglru: host::mglru(), vmemmap: counts.vmemmap() };
-        let session = Session {
-            kernel,
-            host: host::name(),
-            page_size,
-            cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
-            mode: outcomes.mode().to_owned(),
-            signals: signals(&outcomes, &resolved, facts),
-            stalls: Vec::new(),
-            hooks: Vec::new(),
-        };
         let logger = options.kernel_log.then(|| {
             EbpfLogger::init_with_logger(&mut bpf, tracing_log::LogTracer::new())
                 .inspect_err(|e| tracing::warn!("the probes' diagnostics can't be read: {e}"))
         });
-        Ok((Self { counts, logger: logger.and_then(Result::ok), bpf }, session))
+        Ok(Some(Self { counts, logger: logger.and_then(Result::ok), bpf }))
     }
 
     /// Reads what was counted. Not a snapshot of one instant: CPUs are read one after another.
@@ -212,6 +219,35 @@ impl Probes {
     /// Sets the number of free pages below which marking counts as under pressure.
     pub fn set_throttle_threshold(&mut self, pages: u64) {
         self.counts.set_throttle_threshold(pages);
+    }
+}
+
+/// The hooks that are asked for.
+fn hooks(options: Options) -> impl Iterator<Item = Hook> {
+    Hook::ALL.into_iter().filter(move |hook| *hook != Hook::Unmap || options.audit)
+}
+
+fn load(layout: &Layout, log_level: u8) -> Result<Ebpf, aya::EbpfError> {
+    EbpfLoader::new()
+        // The types of the kernel are read once, by us: the object has nothing to relocate.
+        .btf(None)
+        .override_global(layout::GLOBAL, bytemuck::bytes_of(layout), true)
+        .override_global(aya_log::LEVEL, &log_level, false)
+        .load(OBJECT)
+}
+
+/// Maps are refused to this process, and so is everything else.
+fn refused_to_all(reason: &str) -> impl Fn(&Candidate) -> Box<Refused> + use<> {
+    let reason = format!("the kernel refused to create BPF maps ({reason})");
+    move |candidate| {
+        Box::new(Refused {
+            kind: candidate.entry,
+            symbol: candidate.symbol.to_owned(),
+            cause: Cause::NotPermitted,
+            reason: reason.clone(),
+            fix: plan::PRIVILEGES.to_owned(),
+            verifier_log: String::new(),
+        })
     }
 }
 
@@ -243,178 +279,99 @@ fn prime(bpf: &mut Ebpf) -> Result<(), ProgramError> {
     Ok(())
 }
 
-/// Attaches every hook that is asked for.
-fn attach_all(
-    bpf: &mut Ebpf,
-    btf: &Btf,
-    types: &Types,
-    options: Options,
-    release: Release,
-) -> (Outcomes, Vec<AttachedProgram>) {
-    let mut outcomes = Outcomes::all(&Err("not asked for".to_owned()));
-    let mut programs = Vec::new();
-    for hook in Hook::ALL {
-        if hook == Hook::Unmap && !options.audit {
-            continue;
-        }
-        let outcome = hook.find(types).and_then(|target| {
-            let families = match options.family {
-                Some(family) => vec![family],
-                None => vec![Family::Fentry, Family::Kprobe],
-            };
-            let mut refusals = Vec::new();
-            for family in families {
-                match attach_pair(bpf, btf, &target, family) {
-                    Ok(pair) => {
-                        programs.extend(pair.map(|(name, kind, fd)| AttachedProgram {
-                            name,
-                            symbol: target.symbol,
-                            family: hook.family(),
-                            kind,
-                            fd,
-                            tells_misses: family == Family::Fentry || release >= Release::new(6, 7),
-                        }));
-                        let (entry, exit) = family.kinds();
-                        let exit = target.returns.then_some(exit);
-                        return Ok(Attached { symbol: target.symbol, entry, exit });
+/// Programs being attached.
+struct Attaching<'a> {
+    bpf: &'a mut Ebpf,
+    offer: &'a Offer,
+    /// Those that are, so far.
+    programs: Vec<AttachedProgram>,
+    /// The kernel's types as aya reads them; only trampolines need them, and reading takes long.
+    btf: Option<Btf>,
+}
+
+impl Attaching<'_> {
+    /// Attaches all programs of a candidate, or none.
+    fn all(&mut self, candidate: &Candidate) -> Result<(), Box<Refused>> {
+        let before = self.programs.len();
+        for program in &candidate.programs {
+            let plan::Program { name, kind, symbol } = program;
+            match self.one(name, symbol, *kind) {
+                Ok(fd) => self.programs.push(AttachedProgram {
+                    name: name.clone(),
+                    symbol,
+                    family: candidate.family,
+                    kind: *kind,
+                    fd,
+                    tells_misses: tells_misses(*kind, self.offer.release),
+                }),
+                Err(error) => {
+                    for program in self.programs.split_off(before) {
+                        self.detach(&program.name);
                     }
-                    Err(error) => {
-                        tracing::debug!(
-                            symbol = target.symbol,
-                            "{} refused: {error}",
-                            family.name()
-                        );
-                        refusals.push(format!("{}: {}", family.name(), refusal(&error)));
-                    }
+                    // Loaded, and of no use.
+                    self.detach(name);
+                    tracing::debug!(symbol, "{} refused: {}", kind.name(), describe(&error));
+                    let Candidate { entry, symbol, .. } = candidate;
+                    return Err(Box::new(refusal(*entry, symbol, &error, self.offer)));
                 }
             }
-            Err(format!("{} can't be hooked: {}", target.symbol, refusals.join("; ")))
-        });
-        *outcomes.get_mut(hook) = outcome;
+        }
+        Ok(())
     }
-    (outcomes, programs)
-}
 
-/// Attaches to the return and the entry of a function; both or none.
-fn attach_pair(
-    bpf: &mut Ebpf,
-    btf: &Btf,
-    target: &Target,
-    family: Family,
-) -> Result<impl Iterator<Item = (String, HookKind, i32)> + use<>, ProgramError> {
-    let (entry, exit) = family.kinds();
-    // The return first, so that no call is seen at entry whose return isn't.
-    let kinds = if target.returns { vec![exit, entry] } else { vec![entry] };
-    let mut attached = Vec::new();
-    for kind in kinds {
-        let name = format!("{}_{}", kind.name(), target.program);
-        match attach(bpf, btf, &name, target.symbol, kind) {
-            Ok(fd) => attached.push((name, kind, fd)),
-            Err(error) => {
-                for (name, ..) in attached {
-                    detach(bpf, &name);
-                }
-                return Err(error);
+    fn one(&mut self, name: &str, symbol: &str, kind: HookKind) -> Result<i32, ProgramError> {
+        let trampoline = matches!(kind, HookKind::Fentry | HookKind::Fexit);
+        if trampoline && self.btf.is_none() {
+            let bytes = host::btf().map_err(|error| ProgramError::IOError(error.error))?;
+            self.btf = Some(Btf::parse(&bytes, Endianness::default())?);
+        }
+        let btf = self.btf.as_ref().filter(|_| trampoline);
+        let program = self.bpf.program_mut(name).ok_or(ProgramError::NotLoaded)?;
+        match (&mut *program, btf) {
+            (Program::FEntry(program), Some(btf)) => {
+                program.load(symbol, btf)?;
+                program.attach()?;
             }
+            (Program::FExit(program), Some(btf)) => {
+                program.load(symbol, btf)?;
+                program.attach()?;
+            }
+            (Program::KProbe(program), None) => {
+                program.load()?;
+                program.attach(symbol, 0)?;
+            }
+            (Program::RawTracePoint(program), None) => {
+                program.load()?;
+                program.attach(symbol)?;
+            }
+            (Program::TracePoint(program), None) => {
+                program.load()?;
+                program.attach("syscalls", symbol)?;
+            }
+            _ => return Err(ProgramError::UnexpectedProgramType),
         }
+        Ok(program.fd()?.as_fd().as_raw_fd())
     }
-    Ok(attached.into_iter())
-}
 
-fn attach(
-    bpf: &mut Ebpf,
-    btf: &Btf,
-    name: &str,
-    symbol: &str,
-    kind: HookKind,
-) -> Result<i32, ProgramError> {
-    let program = bpf.program_mut(name).ok_or(ProgramError::NotLoaded)?;
-    match (kind, &mut *program) {
-        (HookKind::Fentry, Program::FEntry(program)) => {
-            program.load(symbol, btf)?;
-            program.attach()?;
+    /// Unloading a program drops its links.
+    fn detach(&mut self, name: &str) {
+        let unloaded = match self.bpf.program_mut(name) {
+            Some(Program::FEntry(program)) => program.unload(),
+            Some(Program::FExit(program)) => program.unload(),
+            Some(Program::KProbe(program)) => program.unload(),
+            Some(Program::RawTracePoint(program)) => program.unload(),
+            Some(Program::TracePoint(program)) => program.unload(),
+            _ => return,
+        };
+        match unloaded {
+            Ok(()) | Err(ProgramError::NotLoaded) => {}
+            Err(error) => tracing::warn!("cannot unload {name}: {error}"),
         }
-        (HookKind::Fexit, Program::FExit(program)) => {
-            program.load(symbol, btf)?;
-            program.attach()?;
-        }
-        (HookKind::Kprobe | HookKind::Kretprobe, Program::KProbe(program)) => {
-            program.load()?;
-            program.attach(symbol, 0)?;
-        }
-        _ => return Err(ProgramError::UnexpectedProgramType),
-    }
-    Ok(program.fd()?.as_fd().as_raw_fd())
-}
-
-/// Unloading a program drops its links.
-fn detach(bpf: &mut Ebpf, name: &str) {
-    let unloaded = match bpf.program_mut(name) {
-        Some(Program::FEntry(program)) => program.unload(),
-        Some(Program::FExit(program)) => program.unload(),
-        Some(Program::KProbe(program)) => program.unload(),
-        _ => return,
-    };
-    if let Err(error) = unloaded {
-        tracing::warn!("cannot unload {name}: {error}");
     }
 }
 
-fn load_error(error: EbpfError) -> OpenError {
-    let refused = std::iter::successors(Some(&error as &dyn std::error::Error), |e| e.source())
-        .filter_map(|error| error.downcast_ref::<std::io::Error>())
-        .any(|error| error.kind() == std::io::ErrorKind::PermissionDenied);
-    if refused {
-        OpenError::NotPermitted(describe(&error))
-    } else {
-        OpenError::Load(describe(&error))
-    }
-}
-
-/// Why a program couldn't be loaded or attached, in words that lead on.
-fn refusal(error: &ProgramError) -> String {
-    match error {
-        // The kind of perf event that kprobes are attached through isn't registered.
-        ProgramError::KProbeError(KProbeError::FileError { io_error, .. })
-            if io_error.kind() == std::io::ErrorKind::NotFound =>
-        {
-            "this kernel has no kprobe events; it would have to be built with \
-             CONFIG_KPROBE_EVENTS=y"
-                .to_owned()
-        }
-        ProgramError::SyscallError(SyscallError { call: "perf_event_open", io_error })
-            if io_error.kind() == std::io::ErrorKind::PermissionDenied =>
-        {
-            "perf_event_open is refused (Permission denied): set kernel.perf_event_paranoid to 2 or \
-             less, or run as root"
-                .to_owned()
-        }
-        ProgramError::LoadError { io_error, verifier_log }
-            if io_error.kind() == std::io::ErrorKind::PermissionDenied
-                && verifier_log.to_string().trim().is_empty() =>
-        {
-            "BPF_PROG_LOAD is refused before verification (Operation not permitted): a security \
-             module or a restriction of this machine forbids such programs"
-                .to_owned()
-        }
-        _ => describe(error),
-    }
-}
-
-/// Longest part of a verifier's log that fits into a reason; the end of it says what is wrong.
-const LOG_LINES: usize = 4;
-
-/// An error with its causes, on one line.
-fn describe(error: &dyn std::error::Error) -> String {
-    let mut causes: Vec<String> = Vec::new();
-    for error in std::iter::successors(Some(error), |error| error.source()) {
-        let text = error.to_string();
-        let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        let tail = lines.len().saturating_sub(LOG_LINES).max(1).min(lines.len());
-        let text = [&lines[..lines.len().min(1)], &lines[tail..]].concat().join(" | ");
-        if !causes.iter().any(|cause| cause.contains(&text)) {
-            causes.push(text);
-        }
-    }
-    causes.join(": ")
+/// Trampolines and raw tracepoints count what they skip from 5.12 on, perf's probes from 6.7 on.
+fn tells_misses(kind: HookKind, release: Release) -> bool {
+    let perf = matches!(kind, HookKind::Kprobe | HookKind::Kretprobe | HookKind::Tracepoint);
+    !perf || release >= Release::new(6, 7)
 }

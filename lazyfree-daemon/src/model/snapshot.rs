@@ -72,6 +72,11 @@ impl Snapshot {
         self.signal(Signal::Redirtied).is_some_and(|state| state.pages.is_some())
     }
 
+    /// Whether programs see the calls of each process.
+    pub fn sees_processes(&self) -> bool {
+        self.signal(Signal::Advised).is_some_and(|state| state.pages.is_some())
+    }
+
     /// Runs that the kernel skipped, over all programs; `None` if it tells of none of them.
     pub fn misses(&self) -> Option<u64> {
         self.hooks.iter().filter_map(|hook| hook.misses).reduce(|sum, misses| sum + misses)

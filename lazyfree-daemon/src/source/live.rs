@@ -11,7 +11,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use super::Source;
 use crate::{
     host,
-    kernel::{OpenError, Options, Probes, monotonic_ns},
+    kernel::{self, OpenError, Options, Probes, Reading, monotonic_ns},
     sample::{Sample, Session},
 };
 
@@ -24,9 +24,9 @@ pub struct LiveOptions {
     pub interval: Duration,
 }
 
-/// Attached probes.
+/// Attached probes, where any could be.
 pub struct Live {
-    probes: Probes,
+    probes: Option<Probes>,
     session: Arc<Session>,
     ticks: Interval,
 }
@@ -34,7 +34,7 @@ pub struct Live {
 impl Live {
     /// Attaches. Must be called inside a tokio runtime.
     pub fn open(options: LiveOptions) -> Result<Self, OpenError> {
-        let (probes, session) = Probes::open(options.probes)?;
+        let (probes, session) = kernel::open(options.probes)?;
         host::release_startup_memory();
         let mut ticks = interval(options.interval);
         // After a stall the next sample is due an interval later, not at once for each one missed.
@@ -48,10 +48,15 @@ impl Live {
         // The throttle threshold of the founding threads: one and a half times what the kernel
         // keeps free.
         let threshold_kb = memory.min_free_kb * 3 / 2;
-        self.probes.set_throttle_threshold(threshold_kb * 1024 / self.session.page_size);
         // The counters that are compared are read close together.
         let vmstat = host::vmstat().context("cannot read /proc/vmstat")?;
-        let reading = self.probes.read().context("cannot read the probes' counters")?;
+        let reading = match &mut self.probes {
+            Some(probes) => {
+                probes.set_throttle_threshold(threshold_kb * 1024 / self.session.page_size);
+                probes.read().context("cannot read the probes' counters")?
+            }
+            None => Reading::default(),
+        };
         let (self_cpu_seconds, self_rss_bytes) = host::own_use();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Ok(Sample {
@@ -69,7 +74,7 @@ impl Live {
             swap_used_kb: memory.swap_used_kb,
             min_free_kb: memory.min_free_kb,
             pressure: None,
-            processes: Vec::new(),
+            processes: reading.processes,
             cgroups: Vec::new(),
             failures: reading.failures,
             self_cpu_seconds,

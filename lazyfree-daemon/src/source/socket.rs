@@ -188,6 +188,7 @@ mod tests {
             signals: Vec::new(),
             stalls: Vec::new(),
             hooks: Vec::new(),
+            facts: Vec::new(),
         }
     }
 

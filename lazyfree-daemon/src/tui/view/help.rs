@@ -2,9 +2,9 @@
 
 use ratatui::text::{Line, Span};
 
-use crate::tui::{
-    theme::Theme,
-    widget::text::{self, styled},
+use crate::{
+    text::wrap,
+    tui::{theme::Theme, widget::text::styled},
 };
 
 const KEYS: [(&str, &str); 8] = [
@@ -72,7 +72,7 @@ pub fn lines(width: usize, theme: &Theme) -> Vec<Line<'static>> {
 /// A term, with its explanation in a column beside it.
 fn entry(term: &'static str, explanation: &str, width: usize) -> Vec<Line<'static>> {
     const TERM: usize = 19;
-    let explanation = text::wrap(explanation, width.saturating_sub(TERM));
+    let explanation = wrap(explanation, width.saturating_sub(TERM));
     let mut term = format!("  {term:<indent$}", indent = TERM - 2);
     explanation
         .into_iter()

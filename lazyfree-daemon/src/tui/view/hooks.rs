@@ -6,11 +6,12 @@ use super::scene::Scene;
 use crate::{
     model::Snapshot,
     signal::{Accuracy, HookKind, Signal},
+    text::wrap,
     tui::{
         units::{COUNT_WIDTH, count, signed},
         widget::{
             grid::{Column, Grid},
-            text::{self, GAP, styled},
+            text::{GAP, styled},
         },
     },
 };
@@ -90,7 +91,7 @@ fn signals(scene: &Scene<'_>, width: usize) -> Vec<Line<'static>> {
             Some(other) => format!("as for {}", other.signal.info().title),
             None => state.reason.clone(),
         };
-        let reason = text::wrap(&reason, room).into_iter().map(|line| (line, theme.faint));
+        let reason = wrap(&reason, room).into_iter().map(|line| (line, theme.faint));
         let mut what = hook.into_iter().chain(reason);
         lines.push(grid.row([
             (state.signal.info().title.to_owned(), Style::new()),
@@ -188,7 +189,7 @@ fn residual(scene: &Scene<'_>, width: usize) -> Vec<Line<'static>> {
         remarks
             .push("Calls in flight may explain a difference; one that stays does not.".to_owned());
     }
-    let remarks = remarks.iter().flat_map(|remark| text::wrap(remark, width));
+    let remarks = remarks.iter().flat_map(|remark| wrap(remark, width));
     lines.extend(remarks.map(|line| styled(line, theme.faint)));
     lines
 }

@@ -33,21 +33,6 @@ pub fn cut(text: &str, to: usize, mark: &str) -> String {
     short
 }
 
-/// The words of a text, over lines no wider than `to`; a word that is wider is left whole.
-pub fn wrap(text: &str, to: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if width(line) + 1 + width(word) <= to => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
-}
-
 /// The first line that fits into `width`; if none does, the last one.
 pub fn first_fit<'a>(lines: impl IntoIterator<Item = Line<'a>>, width: usize) -> Line<'a> {
     let mut last = Line::default();
@@ -113,13 +98,6 @@ mod tests {
         }
         // A wide letter takes two cells, and isn't halved.
         assert_eq!(cut("漢字漢字", 6, "…"), "漢字…");
-    }
-
-    #[test]
-    fn wrapping_breaks_between_words() {
-        assert_eq!(wrap("one two  three", 7), ["one two", "three"]);
-        assert_eq!(wrap("incomprehensible", 4), ["incomprehensible"]);
-        assert_eq!(wrap("", 4), [""; 0]);
     }
 
     #[test]

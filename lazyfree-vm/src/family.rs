@@ -24,4 +24,13 @@ impl Family {
             Family::Kprobe => "kprobe",
         }
     }
+
+    /// What its programs are called in `lazyfree`'s own words, at entry and at return.
+    #[must_use]
+    pub const fn kinds(self) -> [&'static str; 2] {
+        match self {
+            Family::Fentry => ["fentry", "fexit"],
+            Family::Kprobe => ["kprobe", "kretprobe"],
+        }
+    }
 }

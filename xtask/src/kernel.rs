@@ -170,39 +170,39 @@ pub enum Offer {
 }
 
 /// Has the newest kernel of each of these series in the cache, as far as the archive can be
-/// reached.
+/// reached. What is in the way is told in full on standard error, and in a word in the offer.
 pub fn newest_on_offer(cache: &Cache, wanted: &[Series]) -> Vec<(Series, Offer)> {
     let archive = Archive::open(cache).and_then(|archive| {
         let names = archive.package_names(PACKAGES)?;
         Ok((archive, names))
     });
-    wanted
-        .iter()
-        .map(|&series| {
-            let cached = Kernel::cached(cache, series);
-            let offer = match &archive {
-                Ok((archive, names)) => match newest(names, series.0) {
-                    Some(package) => match cached {
-                        Some(kernel) if release(&package) == Some(&kernel.release) => {
-                            Offer::Newest(kernel)
-                        }
-                        cached => match fetch(cache, archive, names, &package, series) {
-                            Ok(kernel) => Offer::Newest(kernel),
-                            Err(error) => in_its_place(cached, format!("{package}: {error:#}")),
-                        },
-                    },
-                    None => match cached {
-                        Some(kernel) => {
-                            Offer::Cached(kernel, "the archive no longer has the series".to_owned())
-                        }
-                        None => Offer::Gone,
-                    },
-                },
-                Err(error) => in_its_place(cached, format!("the archive can't be read: {error:#}")),
-            };
-            (series, offer)
-        })
-        .collect()
+    if let Err(error) = &archive {
+        eprintln!("xtask: {error:#}");
+    }
+    let offer = |series: Series| {
+        let cached = Kernel::cached(cache, series);
+        let (archive, names) = match &archive {
+            Ok(archive) => archive,
+            Err(_told) => {
+                return in_its_place(cached, "Debian's archive could not be read".to_owned());
+            }
+        };
+        match (newest(names, series.0), cached) {
+            (None, None) => Offer::Gone,
+            (None, cached) => in_its_place(cached, "Debian's archive no longer has it".to_owned()),
+            (Some(package), Some(kernel)) if release(&package) == Some(&kernel.release) => {
+                Offer::Newest(kernel)
+            }
+            (Some(package), cached) => match fetch(cache, archive, names, &package, series) {
+                Ok(kernel) => Offer::Newest(kernel),
+                Err(error) => {
+                    eprintln!("xtask: {error:#}");
+                    in_its_place(cached, format!("{package} could not be had"))
+                }
+            },
+        }
+    };
+    wanted.iter().map(|&series| (series, offer(series))).collect()
 }
 
 fn in_its_place(cached: Option<Kernel>, reason: String) -> Offer {

@@ -7,7 +7,10 @@ use super::{
     Case, Family, Outcome,
     stat::{Counted, count},
 };
-use crate::workloads::{KNOWN, Known, Needs, QUIET, is_5_10};
+use crate::{
+    host::mglru,
+    workloads::{KNOWN, Known, Needs, is_5_10, quiet},
+};
 
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
@@ -44,13 +47,7 @@ fn refused(needs: Needs, family: Family) -> Option<String> {
 fn exact(family: Family, workload: &str) -> Result<Outcome> {
     let counted = count(family, &[], workload)?;
     counted.is_sound()?;
-    let named = ["expected", "at_least", "at_most"].map(|kind| counted.expected(kind));
-    let mut quiet = QUIET.to_vec();
-    for map in named {
-        let map = map?;
-        quiet.retain(|signal| !map.contains_key(*signal));
-    }
-    for signal in quiet {
+    for signal in quiet(&counted.workload, mglru() == Some(true)) {
         counted.is(signal, 0)?;
     }
     for (signal, pages) in counted.expected("expected")? {
@@ -71,14 +68,10 @@ fn exact(family: Family, workload: &str) -> Result<Outcome> {
 
 /// Every program is of the kind that was asked for.
 fn kind_of_probe(counted: &Counted, family: Family) -> Result<()> {
-    let kinds = match family {
-        Family::Fentry => ["fentry", "fexit"],
-        Family::Kprobe => ["kprobe", "kretprobe"],
-    };
     ensure!(!counted.hooks().is_empty(), "no hooks{}", counted.text());
     for hook in counted.hooks() {
         let kind = hook.get("kind").and_then(|kind| kind.as_str()).unwrap_or_default();
-        ensure!(kinds.contains(&kind), "{hook} is no {}", family.name());
+        ensure!(family.kinds().contains(&kind), "{hook} is no {}", family.name());
     }
     Ok(())
 }

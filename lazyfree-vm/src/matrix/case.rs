@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::{line::Known, reading::Truth};
 use crate::{
-    host::{Setting, mglru},
-    workloads::{self, KNOWN, Needs, QUIET, expected},
+    host::Setting,
+    workloads::{self, KNOWN, Needs, expected, quiet},
 };
 
 /// A workload, with what is done around it.
@@ -23,32 +23,24 @@ pub struct Case {
 }
 
 /// Every case, in the order to run them in: `deactivated` is scaled from a sample of all pages that
-/// were ever marked, so what is known of it comes before anything else is marked.
+/// were ever marked, so what is known of it comes before anything else is marked; and what has two
+/// processes at once, which may cost the probes a call, comes last.
 pub fn all() -> Vec<Case> {
-    let active = Case {
-        workload: workloads::Known {
-            name: "mark_active",
-            arguments: "mark --pages 4096 --active",
-            needs: Needs::Nothing,
-        },
-        under_pressure: false,
-        also: &[("deactivated", 4096)],
-    };
-    let pressed = Case {
-        workload: workloads::Known {
-            name: "mark_under_pressure",
-            arguments: "mark --pages 1024",
-            needs: Needs::Nothing,
-        },
-        under_pressure: true,
-        also: &[("marked_under_pressure", 1024)],
-    };
-    let known = KNOWN.map(|workload| Case {
+    let of = |workload: workloads::Known| Case {
         workload,
         under_pressure: false,
         also: if workload.name == "mark" { &[("deactivated", 0)] } else { &[] },
-    });
-    [active].into_iter().chain(known).chain([pressed]).collect()
+    };
+    let own = |name, arguments| of(workloads::Known { name, arguments, needs: Needs::Nothing });
+    let active =
+        Case { also: &[("deactivated", 4096)], ..own("mark_active", "mark --pages 4096 --active") };
+    let pressed = Case {
+        under_pressure: true,
+        also: &[("marked_under_pressure", 1024)],
+        ..own("mark_under_pressure", "mark --pages 1024")
+    };
+    let bomb = own("bomb", "bomb --procs 2 --size 8M --loops 5");
+    [active].into_iter().chain(KNOWN.map(of)).chain([pressed, bomb]).collect()
 }
 
 impl Case {
@@ -58,16 +50,21 @@ impl Case {
     }
 
     /// What is known of each signal, from the workload's report and from the kernel.
-    pub fn known(&self, report: &Value, kernel: Truth) -> Result<BTreeMap<String, Known>> {
+    pub fn known(
+        &self,
+        report: &Value,
+        kernel: Truth,
+        mglru: bool,
+    ) -> Result<BTreeMap<String, Known>> {
         let mut known = known_by_report(report)?;
-        for signal in QUIET {
-            known.entry(signal.to_owned()).or_insert(Known::exactly(0));
+        for signal in quiet(report, mglru) {
+            known.insert(signal.to_owned(), Known::exactly(0));
         }
         known.insert("compaction_scanned".to_owned(), Known::exactly(kernel.vmstat.scanned));
         known.insert("compaction_isolated".to_owned(), Known::exactly(kernel.isolated));
         for (signal, pages) in self.also {
             // The multi-generational LRU has no active list.
-            if *signal != "deactivated" || mglru() != Some(true) {
+            if *signal != "deactivated" || !mglru {
                 known.insert((*signal).to_owned(), Known::exactly(*pages));
             }
         }
@@ -133,7 +130,7 @@ mod tests {
             "at_least": {"redirtied": 1, "attempts": 4},
             "at_most": {"redirtied": 4},
         });
-        let known = case("redirty").known(&report, KERNEL)?;
+        let known = case("redirty").known(&report, KERNEL, true)?;
         assert_eq!(known["marked"], Known::exactly(8));
         assert_eq!(known["redirtied"], Known { least: Some(1), most: Some(4) });
         assert_eq!(known["attempts"], Known { least: Some(4), most: None });
@@ -150,14 +147,14 @@ mod tests {
         let report = json!({
             "expected": {"attempts": 8, "hit": 4, "redirtied": 3, "reclaim_pinned": 0},
         });
-        assert_eq!(case("redirty").known(&report, KERNEL)?["kept"], Known::exactly(1));
+        assert_eq!(case("redirty").known(&report, KERNEL, true)?["kept"], Known::exactly(1));
         Ok(())
     }
 
     #[test]
     fn a_signal_that_the_case_moves_is_not_quiet() -> Result<()> {
         let report = json!({"expected": {"marked": 1024}});
-        let known = case("mark_under_pressure").known(&report, KERNEL)?;
+        let known = case("mark_under_pressure").known(&report, KERNEL, true)?;
         assert_eq!(known["marked_under_pressure"], Known::exactly(1024));
         Ok(())
     }

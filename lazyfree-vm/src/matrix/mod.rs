@@ -99,13 +99,14 @@ fn through(family: Family, cases: &[Case], isolation: &mut Isolation) -> Result<
     for plan in &plans {
         say(&Line::Plan(plan.clone()))?;
     }
+    let mut last = None;
     for case in cases {
         let note = |text| Note { family, workload: Some(case.workload.name.to_owned()), text };
         if let Some(why) = case.workload.needs.missing() {
             say(&Line::Skipped(note(why)))?;
             continue;
         }
-        match count(&daemon, case, &plans, isolation) {
+        match count(&daemon, case, &plans, isolation, &mut last) {
             Ok(counts) => counts.into_iter().try_for_each(|count| say(&Line::Count(count)))?,
             Err(error) => say(&Line::Failed(note(format!("{error:#}"))))?,
         }
@@ -113,26 +114,29 @@ fn through(family: Family, cases: &[Case], isolation: &mut Isolation) -> Result<
     daemon.end(Signal::TERM)
 }
 
-/// Counts one workload.
+/// Counts one workload. The reading after one is that before the next, `last`, unless something was
+/// changed meanwhile that the daemon tells the probes when it takes a sample.
 fn count(
     daemon: &Daemon,
     case: &Case,
     plans: &[Plan],
     isolation: &mut Isolation,
+    last: &mut Option<Reading>,
 ) -> Result<Vec<Count>> {
     let surroundings = case.surround()?;
-    // After the surroundings: the daemon tells the probes of them when it takes a sample.
-    let before = Reading::take(daemon, isolation)?;
+    let before = match last.take() {
+        Some(reading) if surroundings.is_none() => reading,
+        _ => Reading::take(daemon, isolation)?,
+    };
     let mut command = lazyfree(["workload"]);
     command.args(case.workload.arguments.split(' '));
     let report = succeed(&mut command)?;
     let after = Reading::take(daemon, isolation)?;
-    drop(surroundings);
     let report: Value = serde_json::from_str(&report)
         .with_context(|| format!("the workload printed no JSON: {report}"))?;
     let kernel = after.truth.since(before.truth);
-    let known = case.known(&report, kernel)?;
-    plans
+    let known = case.known(&report, kernel, mglru() == Some(true))?;
+    let counts = plans
         .iter()
         .map(|plan| {
             let Plan { family, signal, .. } = plan;
@@ -159,7 +163,11 @@ fn count(
                 },
             })
         })
-        .collect()
+        .collect();
+    if surroundings.is_none() {
+        *last = Some(after);
+    }
+    counts
 }
 
 fn say(line: &Line) -> Result<()> {

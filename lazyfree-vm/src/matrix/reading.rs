@@ -16,7 +16,7 @@ use super::{
 use crate::{
     daemon::{Daemon, Scrape, label},
     family::Family,
-    host::Vmstat,
+    host::{Vmstat, drain_batches},
 };
 
 /// Every signal that the matrix knows, in the order of lazyfree's own tables.
@@ -75,6 +75,7 @@ pub struct Reading {
 impl Reading {
     /// Reads both when nothing moves, so that they are of the same moment.
     pub fn take(daemon: &Daemon, isolation: &mut Isolation) -> Result<Self> {
+        drain_batches()?;
         for _ in 0..ATTEMPTS {
             let truth = Truth::read(isolation)?;
             await_sample(daemon)?;

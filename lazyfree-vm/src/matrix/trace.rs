@@ -31,7 +31,8 @@ impl Isolation {
     /// Starts to follow it.
     pub fn follow() -> Result<Self> {
         let folder = Path::new(INSTANCE);
-        fs::create_dir(folder).with_context(|| format!("cannot create {INSTANCE}"))?;
+        // It may be there from a run before, whose events then come before the first reading.
+        fs::create_dir_all(folder).with_context(|| format!("cannot create {INSTANCE}"))?;
         for (file, value) in [("buffer_size_kb", BUFFER_KIB), (EVENT, "1")] {
             let path = folder.join(file);
             fs::write(&path, value).with_context(|| format!("cannot write {}", path.display()))?;

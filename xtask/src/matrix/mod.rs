@@ -38,12 +38,15 @@ pub struct MatrixArgs {
 /// Runs the verb; returns the status to exit with.
 pub fn run(cache: &Cache, args: &MatrixArgs) -> Result<u8> {
     let MatrixArgs { kernels, write } = args;
+    let mut kernels = kernels.clone();
+    kernels.sort_unstable();
+    kernels.dedup();
     setup::for_guests()?;
     let binaries = build::release(cache)?;
     let date = today()?;
     let mut tally = Tally::default();
     let (mut absent, mut old) = (Vec::new(), Vec::new());
-    for (series, offer) in kernel::newest_on_offer(cache, kernels) {
+    for (series, offer) in kernel::newest_on_offer(cache, &kernels) {
         let kernel = match offer {
             Offer::Newest(kernel) => kernel,
             Offer::Cached(kernel, why) => {
@@ -107,7 +110,12 @@ fn every_guest(
             Ok(0) => Ok(()),
             Ok(status) => Err(format!("lazyfree-matrix ended with status {status}")),
             Err(error) if error.is::<Interrupted>() => return Err(error),
-            Err(error) => Err(format!("{error:#}")),
+            Err(error) => {
+                let error = format!("{error:#}");
+                eprintln!("{place}: {error}");
+                // The rest is the console, and paths of this machine.
+                Err(error.lines().next().unwrap_or_default().to_owned())
+            }
         };
         let before = tally.deviations.len();
         tally.add(series, variant, variant.has_swap(kernel), &output, ended);

@@ -2,9 +2,12 @@
 
 use std::fmt::{self, Display, Write as _};
 
-use lazyfree_vm::matrix::{
-    SIGNALS,
-    line::{Accuracy, Guest},
+use lazyfree_vm::{
+    family::Family,
+    matrix::{
+        SIGNALS,
+        line::{Accuracy, Guest},
+    },
 };
 
 use super::{
@@ -35,9 +38,10 @@ from `/proc/vmstat`, from the kernel's page flags and from a tracepoint of compa
 `lazyfree` itself. A number that is said to be exact and isn't right, by a single page, is a deviation, \
 whatever is stated.";
 
-const LEGEND: [&str; 5] = [
+const LEGEND: [&str; 6] = [
     "`exact 4,096`: that many pages were known, and that many were counted, workload for workload.",
     "`estimate 2,048 of 4,096`: counted, of what there was to count.",
+    "`exact 4,096, 1 missed`: once the kernel skipped a run of a program, and `lazyfree` said estimate.",
     "`none`: not observed, and not shown as 0.",
     "`exact, untried`: no guest could make it move.",
     "**bold**: not as this repository states it; see [Deviations](#deviations).",
@@ -74,8 +78,7 @@ fn signals(f: &mut fmt::Formatter<'_>, tally: &Tally) -> fmt::Result {
     writeln!(f, "| --- | --- | --- |{}", " --- |".repeat(SIGNALS.len()))?;
     for place in places(tally) {
         let Place { series, mglru, family } = place;
-        let lru = if mglru { "MGLRU" } else { "classic" };
-        write!(f, "| {series} | {lru} | {} |", family.name())?;
+        write!(f, "| {series} | {} | {} |", lru(mglru), family.name())?;
         for signal in SIGNALS {
             let cell = tally.cells.iter().find(|cell| cell.place == place && cell.signal == signal);
             write!(f, " {} |", cell.map_or("not run".to_owned(), text))?;
@@ -97,8 +100,12 @@ fn places(tally: &Tally) -> Vec<Place> {
     places
 }
 
+const fn lru(mglru: bool) -> &'static str {
+    if mglru { "MGLRU" } else { "classic" }
+}
+
 fn text(cell: &Cell) -> String {
-    let Cell { signal, accuracy, counted, known, deviates, .. } = cell;
+    let Cell { signal, accuracy, counted, known, missed, deviates, .. } = cell;
     let may_be_0 = KNOWN_TO_STAY_0.contains(&signal.as_str());
     let text = match accuracy {
         Accuracy::None => "none".to_owned(),
@@ -108,6 +115,7 @@ fn text(cell: &Cell) -> String {
             format!("{} {} of {}", accuracy.name(), grouped(*counted), grouped(*known))
         }
     };
+    let text = if *missed > 0 { format!("{text}, {missed} missed") } else { text };
     if *deviates { format!("**{text}**") } else { text }
 }
 
@@ -156,6 +164,11 @@ fn reasons(f: &mut fmt::Formatter<'_>, tally: &Tally) -> fmt::Result {
             format!("{}, {accuracy} on {}: {reason}.", signals.join(", "), series.join(", "));
         writeln!(f, "{}", item_of_list(&item))?;
     }
+    if tally.cells.iter().any(|cell| cell.missed > 0)
+        && let Some(reason) = stated::may_miss(Family::Fentry, "bomb")
+    {
+        writeln!(f, "{}", item_of_list(&format!("Missed: {reason}.")))?;
+    }
     if !tally.words.is_empty() {
         writeln!(f, "\nWhat `lazyfree` itself says of them:\n")?;
     }
@@ -169,7 +182,9 @@ const NOTES: &str = "\
 Of `kept` it is known only where it stays 0, as with MADV_PAGEOUT: a contended lock can't be made to \
 happen a known number of times. In reclaim by size a page can be tried more than once, so there \
 `attempts` and `reclaim_pinned` are known as lower bounds: from 6.16 on, `try_to_unmap_one()` leaves a \
-clean page with an extra reference lazyfree, and reclaim comes back to it. `redirtied` is known as an \
+clean page with an extra reference lazyfree, and reclaim comes back to it; and with MGLRU, \
+`lru_gen_look_around()` puts young neighbours of a page into a batch of the CPU (`folio_activate()`), \
+which holds a reference to each (seen on 7.3: a page in some runs). `redirtied` is known as an \
 upper bound there: from 6.16 to 7.1, `lru_gen_look_around()` promotes some pages that it finds dirty \
 before they are tried. Numbers that are known as bounds are compared, and not in the sums above.";
 
@@ -178,11 +193,11 @@ fn guests(f: &mut fmt::Formatter<'_>, tally: &Tally) -> fmt::Result {
     writeln!(f, "## Guests\n")?;
     writeln!(f, "Numbers that were compared with what is known of them, in each guest.\n")?;
     let titles: Vec<_> = Variant::ALL.iter().map(ToString::to_string).collect();
-    writeln!(f, "| series | kernel | {} |", titles.join(" | "))?;
-    writeln!(f, "| --- | --- |{}", " --- |".repeat(Variant::ALL.len()))?;
+    writeln!(f, "| series | kernel | boots with | {} |", titles.join(" | "))?;
+    writeln!(f, "| --- | --- | --- |{}", " --- |".repeat(Variant::ALL.len()))?;
     for (series, guest) in &tally.kernels {
-        let Guest { kernel, version, .. } = guest;
-        write!(f, "| {series} | {kernel} ({version}) |")?;
+        let Guest { kernel, version, mglru, .. } = guest;
+        write!(f, "| {series} | {kernel} ({version}) | {} |", lru(*mglru == Some(true)))?;
         for variant in Variant::ALL {
             let is_it = |run: &&Run| run.series == *series && run.variant == variant;
             let text = match tally.runs.iter().find(is_it).map(|run| &run.outcome) {
@@ -263,8 +278,6 @@ fn wrapped(text: &str, first: &str, rest: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lazyfree_vm::family::Family;
-
     use super::*;
 
     fn place(series: &str, mglru: bool) -> Place {
@@ -273,7 +286,7 @@ mod tests {
 
     fn cell(place: Place, signal: &str, accuracy: Accuracy, counted: i64, known: i64) -> Cell {
         let signal = signal.to_owned();
-        Cell { place, signal, accuracy, checks: 1, counted, known, deviates: false }
+        Cell { place, signal, accuracy, checks: 1, counted, known, missed: 0, deviates: false }
     }
 
     fn page(tally: &Tally) -> String {
@@ -304,6 +317,8 @@ mod tests {
         assert_eq!(text("deactivated", None, 0, 0), "none");
         let deviates = Cell { deviates: true, ..cell(place("6.1", false), "hit", Exact, 7, 8) };
         assert_eq!(super::text(&deviates), "**exact 7 of 8**");
+        let missed = Cell { missed: 2, ..cell(place("7.3", true), "hit", Exact, 8, 8) };
+        assert_eq!(super::text(&missed), "exact 8, 2 missed");
         assert_eq!(grouped(-1_234_567), "-1,234,567");
     }
 

@@ -29,6 +29,9 @@ pub struct Cell {
     pub counted: i64,
     /// What is known of the same.
     pub known: i64,
+    /// Times that it became an estimate since the kernel skipped runs of a program, as is stated
+    /// that it may; these numbers are in none of the others.
+    pub missed: u32,
     /// Whether anything about it isn't as stated.
     pub deviates: bool,
 }
@@ -160,6 +163,7 @@ impl Tally {
                 checks: 0,
                 counted: 0,
                 known: 0,
+                missed: 0,
                 deviates: false,
             });
             self.cells.len() - 1
@@ -223,11 +227,17 @@ impl Reading<'_> {
     }
 
     fn plan(&mut self, plan: &Plan) {
-        let Plan { family, signal, accuracy, hook: _, reason } = plan;
+        let Plan { family, signal, accuracy, hook, reason } = plan;
         let stated = stated::of(self.place(*family), signal).accuracy;
         if *accuracy != Accuracy::Exact {
+            // The verifier's statistics differ each time.
+            let reason = reason.split(" | ").next().unwrap_or(reason);
             let words = reason.split_whitespace().collect::<Vec<_>>().join(" ");
             self.tally.words.insert((signal.clone(), words));
+        }
+        let kind = hook.split(':').next().unwrap_or_default();
+        if *accuracy != Accuracy::None && !family.kinds().contains(&kind) {
+            self.deviate(Some(*family), &format!("{signal} is observed through {hook:?}"));
         }
         let seen = self.see(*family, signal, *accuracy);
         if !seen {
@@ -240,6 +250,14 @@ impl Reading<'_> {
     fn count(&mut self, count: &Count) {
         let Count { family, workload, signal, known, pages, accuracy, losses, kernel } = count;
         let place = self.place(*family);
+        let may_miss = stated::may_miss(*family, workload).is_some() && !losses.is_empty();
+        if may_miss
+            && *accuracy == Accuracy::Estimate
+            && stated::of(place, signal).accuracy == Accuracy::Exact
+        {
+            self.tally.cell(place, signal).missed += 1;
+            return;
+        }
         if !self.see(*family, signal, *accuracy) {
             let (found, stated) = (accuracy.name(), stated::of(place, signal).accuracy.name());
             self.deviate(
@@ -329,7 +347,7 @@ mod tests {
             family: Family::Kprobe,
             signal: signal.into(),
             accuracy,
-            hook: String::new(),
+            hook: "kretprobe:shrink_folio_list".into(),
             reason: "reason".into(),
         })
     }
@@ -408,6 +426,33 @@ mod tests {
         assert!(found[0].contains("deactivated is exact, not none"), "{found:?}");
         let found = deviations("6.12", Some(true), plan("deactivated", Accuracy::None));
         assert_eq!(found, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_probe_of_the_other_kind_is_told() {
+        let Line::Plan(plan) = plan("hit", Accuracy::Exact) else { panic!("no plan") };
+        let other = Plan { hook: "fexit:shrink_folio_list".into(), ..plan };
+        let found = deviations("7.3", Some(true), Line::Plan(other));
+        assert!(found[0].contains("through \"fexit:shrink_folio_list\""), "{found:?}");
+    }
+
+    #[test]
+    fn runs_that_the_kernel_skipped_may_cost_the_word_where_that_is_stated() {
+        let missed = Count {
+            family: Family::Fentry,
+            workload: "bomb".into(),
+            ..count("advised", Known::exactly(8), 7, Accuracy::Estimate)
+        };
+        let lines = |count: &Count| [guest(None), Line::Count(count.clone())];
+        let stated = tally("6.12", Variant::Plain, &lines(&missed));
+        assert_eq!(stated.deviations, Vec::<String>::new());
+        let Cell { missed: times, known, accuracy, .. } = stated.cells[0];
+        assert_eq!((times, known, accuracy), (1, 0, Accuracy::Exact));
+        // Not without a reason, and not where it says exact.
+        let silent = Count { losses: String::new(), ..missed.clone() };
+        assert_eq!(tally("6.12", Variant::Plain, &lines(&silent)).deviations.len(), 1);
+        let wrong = Count { accuracy: Accuracy::Exact, ..missed };
+        assert_eq!(tally("6.12", Variant::Plain, &lines(&wrong)).deviations.len(), 1);
     }
 
     #[test]

@@ -110,7 +110,7 @@ impl Variant {
             }
             Self::CgroupV1 => &["mark_memcg", "redirty_memcg", "pin_memcg"],
             Self::OneCpu | Self::EightCpus => {
-                &["mark", "mark_memcg", "redirty", "pin", "thp", "compact"]
+                &["mark", "mark_memcg", "redirty", "pin", "thp", "compact", "bomb"]
             }
         }
     }

@@ -1,7 +1,10 @@
 //! The two kinds of probe.
 
+use serde::{Deserialize, Serialize};
+
 /// How the probes are attached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Family {
     /// BPF trampolines.
     Fentry,
@@ -19,6 +22,15 @@ impl Family {
         match self {
             Family::Fentry => "fentry",
             Family::Kprobe => "kprobe",
+        }
+    }
+
+    /// What its programs are called in `lazyfree`'s own words, at entry and at return.
+    #[must_use]
+    pub const fn kinds(self) -> [&'static str; 2] {
+        match self {
+            Family::Fentry => ["fentry", "fexit"],
+            Family::Kprobe => ["kprobe", "kretprobe"],
         }
     }
 }

@@ -1,10 +1,11 @@
 //! The guest's counters and switches that tests read and turn.
 
-use std::fs;
+use std::{fs, process::Command};
 
 use anyhow::{Context as _, Result};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::process::read;
+use crate::process::{read, succeed};
 
 /// `pglazyfree` and `pglazyfreed`, which nothing but MADV_FREE moves, and what compaction's
 /// migration scanner went over.
@@ -42,6 +43,20 @@ impl Vmstat {
             scanned: self.scanned - earlier.scanned,
         }
     }
+}
+
+/// Brings marks that wait in the LRU batch of a CPU into `pglazyfree`, on all CPUs.
+///
+/// A process that ends drains the batches of its CPU (exit_mmap).
+pub fn drain_batches() -> Result<()> {
+    let all = sched_getaffinity(None).context("the CPUs of this process")?;
+    for cpu in (0..CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu)) {
+        let mut one = CpuSet::new();
+        one.set(cpu);
+        sched_setaffinity(None, &one).with_context(|| format!("cannot move to CPU {cpu}"))?;
+        succeed(&mut Command::new("true"))?;
+    }
+    sched_setaffinity(None, &all).context("cannot leave a CPU")
 }
 
 /// A file of the kernel's that takes a setting, which is as it was again when this is dropped.

@@ -2,13 +2,14 @@
 //! each serial port carries.
 //!
 //! `xtask` writes these files and reads these ports, `init` does the reverse. Nothing else is
-//! shared between the two. [`e2e`] are the end-to-end tests.
+//! shared between the two but what [`matrix`] prints. [`e2e`] are the end-to-end tests.
 
 pub mod daemon;
 pub mod e2e;
 pub mod family;
 pub mod host;
 pub mod job;
+pub mod matrix;
 pub mod privileges;
 pub mod process;
 pub mod report;

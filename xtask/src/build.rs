@@ -26,6 +26,8 @@ pub struct Binaries {
     pub init: PathBuf,
     /// The end-to-end tests.
     pub end_to_end: PathBuf,
+    /// The guest's half of the matrix.
+    pub matrix: PathBuf,
 }
 
 /// Builds everything, after setting up what that needs.
@@ -52,6 +54,7 @@ pub fn release(cache: &Cache) -> Result<Binaries> {
         lazyfree: publish(&built)?,
         init: find("init")?,
         end_to_end: find("lazyfree-e2e")?,
+        matrix: find("lazyfree-matrix")?,
     })
 }
 

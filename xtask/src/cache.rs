@@ -13,6 +13,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use tempfile::TempDir;
 
 /// A scratch folder that old is no longer in use: no run takes so long.
@@ -68,6 +69,19 @@ impl Cache {
         }
     }
 
+    /// As [`keep`](Self::keep), but in place of what has the name, which is then where the folder
+    /// was. At no time is there neither.
+    pub fn replace(&self, folder: &Path, name: impl AsRef<Path>) -> Result<PathBuf> {
+        let target = self.path(&name);
+        if !target.exists() {
+            return self.keep(folder, name);
+        }
+        renameat_with(CWD, folder, CWD, &target, RenameFlags::EXCHANGE).with_context(|| {
+            format!("cannot exchange {} for {}", target.display(), folder.display())
+        })?;
+        Ok(target)
+    }
+
     /// Waits until no other run holds the lock of this name, and holds it until dropped.
     pub fn lock(&self, name: &str) -> Result<File> {
         let path = self.path(format!("{name}.lock"));
@@ -91,4 +105,24 @@ fn sweep(folder: &Path) {
 /// Creates a folder and those above it, if they are missing.
 pub fn create_folder(path: &Path) -> Result<()> {
     fs::create_dir_all(path).with_context(|| format!("cannot create the folder {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_takes_the_place_of_another() -> Result<()> {
+        let root = tempfile::tempdir()?;
+        let cache = Cache { root: root.path().to_owned() };
+        for content in ["old", "new"] {
+            let scratch = cache.scratch()?;
+            let folder = scratch.path().join("kernel");
+            create_folder(&folder)?;
+            fs::write(folder.join("release"), content)?;
+            cache.replace(&folder, "kernels/6.1")?;
+            assert_eq!(fs::read_to_string(cache.path("kernels/6.1/release"))?, content);
+        }
+        Ok(())
+    }
 }

@@ -4,6 +4,7 @@ mod modules;
 mod package;
 
 use std::{
+    cmp::Ordering,
     fmt, fs,
     path::{Path, PathBuf},
     process::Command,
@@ -12,7 +13,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use self::package::{newest, siblings};
+use self::package::{newest, release, siblings};
 use crate::{
     cache::{Cache, create_folder},
     debian::Archive,
@@ -20,8 +21,19 @@ use crate::{
 };
 
 /// Every series, oldest first.
-const ALL: [&str; 11] =
-    ["5.10", "6.1", "6.12", "6.16", "6.17", "6.18", "6.19", "7.0", "7.1", "7.2", "7.3"];
+pub const ALL: [Series; 11] = [
+    Series("5.10"),
+    Series("6.1"),
+    Series("6.12"),
+    Series("6.16"),
+    Series("6.17"),
+    Series("6.18"),
+    Series("6.19"),
+    Series("7.0"),
+    Series("7.1"),
+    Series("7.2"),
+    Series("7.3"),
+];
 
 /// The series a guest boots when none is asked for.
 pub const DEFAULT: Series = Series("7.3");
@@ -34,6 +46,29 @@ pub const TESTED: [Series; 2] = [Series("6.1"), DEFAULT];
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Series(&'static str);
 
+impl Series {
+    /// Its two numbers, in which series are ordered.
+    pub fn version(self) -> (u32, u32) {
+        let numbers = self
+            .0
+            .split_once('.')
+            .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+        numbers.unwrap_or_default()
+    }
+}
+
+impl PartialOrd for Series {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Series {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.version().cmp(&other.version())
+    }
+}
+
 impl fmt::Display for Series {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0)
@@ -44,11 +79,13 @@ impl FromStr for Series {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        ALL.iter()
-            .find(|&&series| series == name)
-            .map(|&series| Self(series))
-            .ok_or_else(|| format!("no such kernel series; there are {}", ALL.join(", ")))
+        let known = ALL.into_iter().find(|series| series.0 == name);
+        known.ok_or_else(|| format!("no such kernel series; there are {}", names_of_all()))
     }
+}
+
+fn names_of_all() -> String {
+    ALL.map(|series| series.0).join(", ")
 }
 
 /// A kernel in the cache, ready to boot.
@@ -114,22 +151,92 @@ pub fn ensure(cache: &Cache, wanted: &[Series]) -> Result<Vec<Kernel>> {
                     format!("kernel {series} is not in the cache, so it must be downloaded")
                 })?),
             };
-            fetch(cache, archive, series).with_context(|| format!("kernel {series}"))
+            fetch_newest(cache, archive, series).with_context(|| format!("kernel {series}"))
         })
         .collect()
 }
 
-fn fetch(cache: &Cache, archive: &Archive, series: Series) -> Result<Kernel> {
-    let names = archive.package_names("linux-")?;
+/// What there is of a series now.
+#[derive(Debug)]
+pub enum Offer {
+    /// The newest patch level that the archive has.
+    Newest(Kernel),
+    /// What was downloaded once; the text says why it isn't known to be the newest.
+    Cached(Kernel, String),
+    /// Neither the archive nor the cache has one any more.
+    Gone,
+    /// The archive may have one, but it could not be had.
+    Failed(String),
+}
+
+/// Has the newest kernel of each of these series in the cache, as far as the archive can be
+/// reached. What is in the way is told in full on standard error, and in a word in the offer.
+pub fn newest_on_offer(cache: &Cache, wanted: &[Series]) -> Vec<(Series, Offer)> {
+    let archive = Archive::open(cache).and_then(|archive| {
+        let names = archive.package_names(PACKAGES)?;
+        Ok((archive, names))
+    });
+    if let Err(error) = &archive {
+        eprintln!("xtask: {error:#}");
+    }
+    let offer = |series: Series| {
+        let cached = Kernel::cached(cache, series);
+        let (archive, names) = match &archive {
+            Ok(archive) => archive,
+            Err(_told) => {
+                return in_its_place(cached, "Debian's archive could not be read".to_owned());
+            }
+        };
+        match (newest(names, series.0), cached) {
+            (None, None) => Offer::Gone,
+            (None, cached) => in_its_place(cached, "Debian's archive no longer has it".to_owned()),
+            (Some(package), Some(kernel)) if release(&package) == Some(&kernel.release) => {
+                Offer::Newest(kernel)
+            }
+            (Some(package), cached) => match fetch(cache, archive, names, &package, series) {
+                Ok(kernel) => Offer::Newest(kernel),
+                Err(error) => {
+                    eprintln!("xtask: {error:#}");
+                    in_its_place(cached, format!("{package} could not be had"))
+                }
+            },
+        }
+    };
+    wanted.iter().map(|&series| (series, offer(series))).collect()
+}
+
+fn in_its_place(cached: Option<Kernel>, reason: String) -> Offer {
+    match cached {
+        Some(kernel) => Offer::Cached(kernel, reason),
+        None => Offer::Failed(reason),
+    }
+}
+
+/// How the names of all packages of kernels begin.
+const PACKAGES: &str = "linux-";
+
+fn fetch_newest(cache: &Cache, archive: &Archive, series: Series) -> Result<Kernel> {
+    let names = archive.package_names(PACKAGES)?;
     let Some(package) = newest(&names, series.0) else {
         bail!(
             "Debian's archive no longer has a cloud kernel of series {series}; boot another of \
              {} (those in the cache stay usable)",
-            ALL.join(", ")
+            names_of_all()
         );
     };
-    let mut packages = vec![package.clone()];
-    packages.extend(siblings(&names, &package));
+    fetch(cache, archive, &names, &package, series)
+}
+
+/// Downloads a package, and what goes with it, in place of what the cache has of the series.
+fn fetch(
+    cache: &Cache,
+    archive: &Archive,
+    names: &[String],
+    package: &str,
+    series: Series,
+) -> Result<Kernel> {
+    let mut packages = vec![package.to_owned()];
+    packages.extend(siblings(names, package));
     let scratch = cache.scratch()?;
     archive.download(&packages, scratch.path())?;
     let root = scratch.path().join("root");
@@ -141,7 +248,7 @@ fn fetch(cache: &Cache, archive: &Archive, series: Series) -> Result<Kernel> {
         .with_context(|| format!("cannot copy {}", image.display()))?;
     modules::collect(&root, &release, &folder.join("modules"))?;
     fs::write(folder.join("release"), &release).context("cannot write the kernel's release")?;
-    let folder = cache.keep(&folder, name_in_cache(series))?;
+    let folder = cache.replace(&folder, name_in_cache(series))?;
     Ok(Kernel { series, release, folder })
 }
 
@@ -197,8 +304,15 @@ mod tests {
         assert_eq!("6.12".parse(), Ok(Series("6.12")));
         for name in ["6.6", "6.1.0", "", "latest"] {
             let error = name.parse::<Series>().expect_err(name);
-            assert!(ALL.iter().all(|series| error.contains(series)), "{error}");
+            assert!(ALL.iter().all(|series| error.contains(series.0)), "{error}");
         }
+    }
+
+    #[test]
+    fn series_are_ordered_by_number_and_all_are_in_order() {
+        assert!(ALL.is_sorted() && Series("5.10") < Series("6.1"));
+        assert!(Series("6.2") < Series("6.12"));
+        assert!(ALL.iter().all(|series| series.version() > (0, 0)));
     }
 
     #[test]

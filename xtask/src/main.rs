@@ -9,6 +9,7 @@ mod debian;
 mod guest;
 mod interrupt;
 mod kernel;
+mod matrix;
 mod run;
 mod setup;
 mod step;
@@ -38,6 +39,7 @@ enum Verb {
     Build,
     Run(run::RunArgs),
     Test(test::TestArgs),
+    Matrix(matrix::MatrixArgs),
     Vm(vm::VmArgs),
 }
 
@@ -68,6 +70,7 @@ fn execute(verb: Verb) -> Result<u8> {
         }),
         Verb::Run(args) => run::run(&cache, args),
         Verb::Test(args) => test::run(&cache, &args),
+        Verb::Matrix(args) => matrix::run(&cache, &args),
         Verb::Vm(args) => vm::run(&cache, args),
     }
 }

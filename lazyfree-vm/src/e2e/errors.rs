@@ -31,7 +31,7 @@ fn fails(finished: &Finished, words: &[&str]) -> Result<()> {
 }
 
 fn unknown_command() -> Result<Outcome> {
-    let finished = run(&mut lazyfree(["stat", "--", "no-such-command"]))?;
+    let finished = run(&mut lazyfree(["stat", "--probes", "procfs", "--", "no-such-command"]))?;
     fails(&finished, &["no-such-command"])?;
     ensure!(finished.status.code() == Some(127), "{}", finished.status);
     Ok(Outcome::Passed)
@@ -39,7 +39,8 @@ fn unknown_command() -> Result<Outcome> {
 
 fn exit_status() -> Result<Outcome> {
     for (script, status) in [("exit 3", 3), ("kill -9 $$", 128 + 9), ("true", 0)] {
-        let finished = run(&mut lazyfree(["stat", "--", "sh", "-c", script]))?;
+        let finished =
+            run(&mut lazyfree(["stat", "--probes", "procfs", "--", "sh", "-c", script]))?;
         let found = finished.status.code();
         ensure!(found == Some(status), "{script}: {found:?}: {}", finished.stderr);
         // The report comes all the same.
@@ -49,7 +50,7 @@ fn exit_status() -> Result<Outcome> {
 }
 
 fn one_document() -> Result<Outcome> {
-    let finished = run(&mut lazyfree(["stat", "--for", "1s", "--json"]))?;
+    let finished = run(&mut lazyfree(["stat", "--probes", "procfs", "--for", "100ms", "--json"]))?;
     ensure!(finished.status.success(), "{}: {}", finished.status, finished.stderr);
     let report: Value = serde_json::from_str(&finished.stdout)?;
     for key in ["kernel", "mode", "page_size", "seconds", "signals", "vmstat", "residual", "events"]
@@ -60,7 +61,8 @@ fn one_document() -> Result<Outcome> {
 }
 
 fn stdout_alone() -> Result<Outcome> {
-    let finished = run(&mut lazyfree(["stat", "--json", "--", "echo", "mine"]))?;
+    let finished =
+        run(&mut lazyfree(["stat", "--probes", "procfs", "--json", "--", "echo", "mine"]))?;
     ensure!(finished.stdout == "mine\n", "stdout: {}", finished.stdout);
     let report = finished.stderr.lines().find(|line| line.starts_with('{'));
     let report: Value = serde_json::from_str(report.unwrap_or_default())?;
@@ -82,6 +84,9 @@ fn bad_arguments() -> Result<Outcome> {
 }
 
 fn top_without_a_terminal() -> Result<Outcome> {
-    fails(&run(&mut lazyfree(["top", "--local"]))?, &["terminal", "lazyfree stat"])?;
+    fails(
+        &run(&mut lazyfree(["top", "--local", "--probes", "procfs"]))?,
+        &["terminal", "lazyfree stat"],
+    )?;
     Ok(Outcome::Passed)
 }

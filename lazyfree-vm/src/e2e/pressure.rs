@@ -1,4 +1,4 @@
-//! Signals that depend on the state of the host: free memory, and the kind of LRU.
+//! The signal that depends on the kind of LRU.
 
 use anyhow::{Result, ensure};
 
@@ -6,37 +6,20 @@ use super::{Case, Family, Outcome, stat::count};
 use crate::host::{LRU_GEN, Setting, mglru};
 
 pub fn cases() -> Vec<Case> {
-    let mut cases = Case::for_each_family("marked_under_pressure", under_pressure);
-    cases.extend(Case::for_each_family("marked_in_plenty", in_plenty));
-    cases.extend(Case::for_each_family("deactivated", deactivated));
-    cases.push(Case::new("deactivated_with_mglru", deactivated_with_mglru));
-    cases
-}
-
-/// With the threshold above what is free, every page is marked under pressure.
-fn under_pressure(family: Family) -> Result<Outcome> {
-    let _pressure = Setting::pressure()?;
-    let counted = count(family, &[], "mark --pages 1024")?;
-    counted.reconciles()?;
-    counted.is("marked", 1024)?;
-    counted.is("marked_under_pressure", 1024)?;
-    Ok(Outcome::Passed)
-}
-
-fn in_plenty(family: Family) -> Result<Outcome> {
-    let counted = count(family, &[], "mark --pages 1024")?;
-    counted.is("marked_under_pressure", 0)?;
-    Ok(Outcome::Passed)
+    vec![
+        Case::new("deactivated", deactivated),
+        Case::new("deactivated_with_mglru", deactivated_with_mglru),
+    ]
 }
 
 /// On the classic LRU all or none of the pages were active, and the estimate says so.
-fn deactivated(family: Family) -> Result<Outcome> {
+fn deactivated() -> Result<Outcome> {
     let _classic = match mglru() {
         Some(true) => Some(Setting::change(LRU_GEN, "n")?),
         _ => None,
     };
     for (workload, pages) in [("mark --pages 4096", 0), ("mark --pages 4096 --active", 4096)] {
-        let counted = count(family, &[], workload)?;
+        let counted = count(Family::Fentry, &[], workload)?;
         counted.is("marked", 4096)?;
         let (found, accuracy) = (counted.pages("deactivated")?, counted.accuracy("deactivated")?);
         ensure!(

@@ -19,9 +19,7 @@ use super::{
 use crate::host::Vmstat;
 
 pub fn cases() -> Vec<Case> {
-    let mut cases = Case::for_each_family("storm", storm);
-    cases.extend(Case::for_each_family("global_pressure", global_pressure));
-    cases
+    vec![Case::new("storm", storm), Case::new("global_pressure", global_pressure)]
 }
 
 /// Workloads that mark and are reclaimed at the same time.
@@ -36,32 +34,52 @@ const WORKLOADS: [&str; 5] = [
 /// How long they go on.
 const SECONDS: u64 = 8;
 
-/// Starts `lazyfree stat` around nothing, to be ended when what is to be counted is over.
-fn counting(family: Family, report: &str) -> Result<Running> {
-    let _old = fs::remove_file(report);
-    let mut command = lazyfree(["stat", "--json", "--probes", family.name(), "-o", report]);
-    // The command ends when the file it made is taken away.
-    command.args([
-        "--",
-        "sh",
-        "-c",
-        "touch /tmp/e2e-counting; while test -e /tmp/e2e-counting; do sleep 0.1; done",
-    ]);
-    let _old = fs::remove_file("/tmp/e2e-counting");
-    let running = Running::start(&mut command)?;
-    wait_until("counting has begun", || fs::exists("/tmp/e2e-counting").unwrap_or(false))?;
-    Ok(running)
+/// `lazyfree stat` through each kind of probe, until what is to be counted is over.
+struct Counting {
+    stats: Vec<(Running, String)>,
+    before: Vmstat,
 }
 
-fn counted(running: Running, report: &str, before: Vmstat) -> Result<Counted> {
-    // LRU batches that still hold pages are accounted for in the residual, but not in vmstat:
-    // compaction begins with draining them on all CPUs.
-    fs::write("/proc/sys/vm/compact_memory", "1").context("compact_memory")?;
-    fs::remove_file("/tmp/e2e-counting")?;
-    let finished = running.finish()?;
-    ensure!(finished.status.success(), "{}: {}", finished.status, finished.stderr);
-    let report = fs::read_to_string(report)?;
-    Ok(Counted::new(serde_json::from_str(&report)?, Vmstat::read()?.since(before)))
+/// As long as it is there, counting goes on.
+const GOING_ON: &str = "/tmp/e2e-counting";
+
+impl Counting {
+    fn start() -> Result<Self> {
+        let _old = fs::remove_file(GOING_ON);
+        let before = Vmstat::read()?;
+        let stats = Family::ALL.map(|family| {
+            let report = format!("/tmp/e2e-storm-{}.json", family.name());
+            let begun = format!("{report}.begun");
+            for old in [&report, &begun] {
+                let _old = fs::remove_file(old);
+            }
+            let mut command =
+                lazyfree(["stat", "--json", "--probes", family.name(), "-o", &report]);
+            let script =
+                format!("touch {begun} {GOING_ON}; while test -e {GOING_ON}; do sleep 0.1; done");
+            command.args(["--", "sh", "-c", &script]);
+            let running = Running::start(&mut command)?;
+            wait_until("counting has begun", || fs::exists(&begun).unwrap_or(false))?;
+            anyhow::Ok((running, report))
+        });
+        Ok(Self { stats: stats.into_iter().collect::<Result<_>>()?, before })
+    }
+
+    /// What each counted.
+    fn end(self) -> Result<Vec<Counted>> {
+        let Self { stats, before } = self;
+        // LRU batches that still hold pages are accounted for in the residual, but not in vmstat:
+        // compaction begins with draining them on all CPUs.
+        fs::write("/proc/sys/vm/compact_memory", "1").context("compact_memory")?;
+        fs::remove_file(GOING_ON)?;
+        let counted = |(running, report): (Running, String)| {
+            let finished = running.finish()?;
+            ensure!(finished.status.success(), "{}: {}", finished.status, finished.stderr);
+            let report = fs::read_to_string(report)?;
+            Ok(Counted::new(serde_json::from_str(&report)?, Vmstat::read()?.since(before)))
+        };
+        stats.into_iter().map(counted).collect()
+    }
 }
 
 /// Totals that telescope are exact whatever happens. Those that add up calls are exact, or don't
@@ -89,10 +107,8 @@ fn totals_hold(counted: &Counted) -> Result<()> {
     Ok(())
 }
 
-fn storm(family: Family) -> Result<Outcome> {
-    let report = "/tmp/e2e-storm.json";
-    let before = Vmstat::read()?;
-    let counting = counting(family, report)?;
+fn storm() -> Result<Outcome> {
+    let counting = Counting::start()?;
     let mut running = Vec::new();
     for workload in WORKLOADS {
         // A workload fails when not each of its pages could be marked, as when compaction has just
@@ -112,11 +128,12 @@ fn storm(family: Family) -> Result<Outcome> {
     for process in running {
         process.finish()?;
     }
-    let counted = counted(counting, report, before)?;
-    totals_hold(&counted)?;
-    for (signal, least) in [("marked", 20_000), ("hit", 10_000), ("compaction_scanned", 1)] {
-        let pages = counted.pages(signal)?;
-        ensure!(pages >= least, "only {pages} pages of {signal}{}", counted.text());
+    for counted in counting.end()? {
+        totals_hold(&counted)?;
+        for (signal, least) in [("marked", 20_000), ("hit", 10_000), ("compaction_scanned", 1)] {
+            let pages = counted.pages(signal)?;
+            ensure!(pages >= least, "only {pages} pages of {signal}{}", counted.text());
+        }
     }
     Ok(Outcome::Passed)
 }
@@ -164,10 +181,8 @@ impl Drop for Hog {
 }
 
 /// Memory of the whole guest runs short: kswapd and direct reclaimers take the marked pages.
-fn global_pressure(family: Family) -> Result<Outcome> {
-    let report = "/tmp/e2e-pressure.json";
-    let before = Vmstat::read()?;
-    let counting = counting(family, report)?;
+fn global_pressure() -> Result<Outcome> {
+    let counting = Counting::start()?;
     let start = Vmstat::read()?;
     let moved = || Vmstat::read().map(|now| now.since(start));
     let marker =
@@ -178,10 +193,11 @@ fn global_pressure(family: Family) -> Result<Outcome> {
     drop(hog);
     marker.signal(Signal::TERM)?;
     marker.finish()?;
-    let counted = counted(counting, report, before)?;
-    totals_hold(&counted)?;
-    let by = |reclaimer| counted.pages_by("hit", reclaimer);
-    let (kswapd, direct) = (by("kswapd")?, by("direct")?);
-    ensure!(kswapd + direct >= 16384, "kswapd {kswapd}, direct {direct}{}", counted.text());
+    for counted in counting.end()? {
+        totals_hold(&counted)?;
+        let by = |reclaimer| counted.pages_by("hit", reclaimer);
+        let (kswapd, direct) = (by("kswapd")?, by("direct")?);
+        ensure!(kswapd + direct >= 16384, "kswapd {kswapd}, direct {direct}{}", counted.text());
+    }
     Ok(Outcome::Passed)
 }

@@ -1,5 +1,6 @@
 //! A guest: one real kernel, one command, and how it ended.
 
+mod attempt;
 mod initramfs;
 mod qemu;
 mod relay;
@@ -23,7 +24,10 @@ use lazyfree_vm::{
 };
 use signal_hook::consts::{SIGINT, SIGPIPE};
 
-pub use self::terminal::of_this_process as terminal;
+pub use self::{
+    attempt::{Ended, run_and_keep},
+    terminal::of_this_process as terminal,
+};
 use self::{
     initramfs::Initramfs,
     qemu::Qemu,
@@ -268,6 +272,7 @@ fn write_initramfs(path: &Path, kernel: &Kernel, job: &Job, binaries: &Binaries)
     archive.program("init", &binaries.init);
     archive.program("bin/lazyfree", &binaries.lazyfree);
     archive.program("bin/lazyfree-e2e", &binaries.end_to_end);
+    archive.program("bin/lazyfree-matrix", &binaries.matrix);
     archive.program("bin/busybox", Path::new(BUSYBOX));
     let mut list = Command::new(BUSYBOX);
     list.arg("--list");

@@ -8,15 +8,23 @@ use crate::debian::compare_versions;
 
 const FLAVOUR: &str = "-cloud-amd64";
 
+/// How the names of packages with a kernel in them begin; where both are, the image is empty.
+const PREFIXES: [&str; 2] = ["linux-binary-", "linux-image-"];
+
 /// The newest package that holds a kernel image of the series.
 pub fn newest(names: &[String], series: &str) -> Option<String> {
-    ["linux-binary-", "linux-image-"].iter().find_map(|prefix| {
+    PREFIXES.iter().find_map(|prefix| {
         names
             .iter()
             .filter_map(|name| Some((version(name, prefix, series)?, name)))
             .max_by(|(left, _), (right, _)| compare_versions(left, right))
             .map(|(_, name)| name.clone())
     })
+}
+
+/// What `uname -r` says under the kernel in a package.
+pub fn release(package: &str) -> Option<&str> {
+    PREFIXES.iter().find_map(|prefix| package.strip_prefix(prefix))
 }
 
 /// The package of a kernel's modules, where it is another one and still on offer.
@@ -65,6 +73,16 @@ mod tests {
         let wanted = "linux-image-6.12.118+deb13-cloud-amd64";
         assert_eq!(newest(&names, "6.12").as_deref(), Some(wanted));
         assert_eq!(newest(&names, "5.10"), None);
+    }
+
+    #[test]
+    fn a_package_is_named_after_the_release_of_its_kernel() {
+        for name in ["6.1.0-57-cloud-amd64", "7.3.4+deb13-cloud-amd64"] {
+            for prefix in PREFIXES {
+                assert_eq!(release(&format!("{prefix}{name}")), Some(name));
+            }
+        }
+        assert_eq!(release("linux-modules-7.3.4+deb13-cloud-amd64"), None);
     }
 
     #[test]

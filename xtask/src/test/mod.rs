@@ -4,12 +4,7 @@
 
 mod tally;
 
-use std::{
-    fmt,
-    io::{self, Write},
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{fmt, time::Duration};
 
 use anyhow::Result;
 
@@ -17,7 +12,7 @@ use self::tally::Tally;
 use crate::{
     build::{self, Binaries},
     cache::Cache,
-    guest::{self, Interrupted, Job, Machine},
+    guest::{self, Ended, Interrupted, Job, Machine},
     kernel::{self, Kernel, Series},
     setup, step,
 };
@@ -30,7 +25,7 @@ const GUEST_LIMIT: Duration = Duration::from_secs(15 * 60);
 /// paths then.
 const GUESTS: [Guest; 2] = [
     Guest { swap_mib: None, tests: &[] },
-    Guest { swap_mib: Some(256), tests: &["swap", "redirty[", "pin[", "thp[", "pressure["] },
+    Guest { swap_mib: Some(256), tests: &["swap[", "redirty[", "pin[", "thp[", "global_pressure"] },
 ];
 
 #[derive(Clone, Copy)]
@@ -170,23 +165,9 @@ fn in_guest(cache: &Cache, kernel: &Kernel, guest: Guest, binaries: &Binaries) -
         limit: Some(GUEST_LIMIT),
     };
     let machine = Machine::default();
-    let boot = || {
-        let log = Log::default();
-        let errors = io::stderr();
-        (guest::run(cache, kernel, &machine, &job, binaries, log.clone(), errors), log)
-    };
-    let (mut status, mut log) = boot();
-    // qemu runs the guest's processors in threads of its own, and a kernel that rewrites its code
-    // while it boots now and then runs into its own breakpoint (`Oops: int3`). Once a test has
-    // begun, a guest that dies is a failure.
-    if let Err(error) = &status
-        && !error.is::<Interrupted>()
-        && log.text().is_empty()
-    {
-        eprintln!("xtask: the guest died before the first test; booting it again: {error:#}");
-        (status, log) = boot();
-    }
-    let mut results = Tally::of_end_to_end(&log.text());
+    let Ended { status, output } =
+        guest::run_and_keep(cache, kernel, &machine, &job, binaries, true);
+    let mut results = Tally::of_end_to_end(&output);
     match status {
         Ok(0) if results.failed == 0 => {}
         Ok(0) => results.fail("lazyfree-e2e exits with 0 in spite of a failure".to_owned()),
@@ -198,27 +179,4 @@ fn in_guest(cache: &Cache, kernel: &Kernel, guest: Guest, binaries: &Binaries) -
         Err(error) => results.fail(format!("{error:#}")),
     }
     Ok(results)
-}
-
-/// What the tests print: shown as it comes, and kept to be counted.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn text(&self) -> String {
-        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
-}
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
-        io::stdout().write_all(bytes)?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        io::stdout().flush()
-    }
 }

@@ -277,6 +277,9 @@ impl Host {
         // Where nothing is lost, the other tests count.
         if self.degraded {
             self.counts()?;
+            if self.observed.contains(&"compaction_pinned") {
+                self.counts_pins()?;
+            }
         }
         Ok(Outcome::Passed)
     }
@@ -297,19 +300,34 @@ impl Host {
         Ok(())
     }
 
-    /// What is observed is right, and the rest isn't there.
-    fn counts(&self) -> Result<()> {
+    /// A workload's report, and what `lazyfree stat` counted meanwhile.
+    fn stat(&self, workload: &[&str]) -> Result<(Value, Value)> {
         let report = format!("/tmp/e2e-degraded-{}.json", self.name);
         let options = ["stat", "--json", "-o", &report];
-        let workload = ["--", "lazyfree", "workload", "redirty", "--pages", "2048"];
-        let arguments = [&options, self.arguments, &workload].concat();
+        let arguments =
+            [&options, self.arguments, &["--", "lazyfree", "workload"], workload].concat();
         let Finished { status, stdout, stderr } = run(&mut self.lazyfree(&arguments))?;
         ensure!(status.success(), "stat: {status}: {stdout}{stderr}");
         // The mode, in a line that people see.
         let line = stderr.lines().find(|line| line.contains(&format!("mode {}", self.mode)));
         ensure!(line.is_some(), "stderr: {stderr}");
-        let stat: Value = serde_json::from_str(&read(&report)?)?;
-        let did: Value = serde_json::from_str(&stdout)?;
+        Ok((serde_json::from_str(&stdout)?, serde_json::from_str(&read(&report)?)?))
+    }
+
+    /// Pins that compaction passes over are counted, wherever struct pages are looked up.
+    fn counts_pins(&self) -> Result<()> {
+        let (did, stat) = self.stat(&["compact", "--pages", "8192"])?;
+        let known = expected(&did, "expected")?;
+        let pinned = known.get("compaction_pinned").context("no number of pins")?;
+        let row = stat.pointer("/signals/compaction_pinned").context("no row")?;
+        let pages = row.get("pages").and_then(Value::as_i64);
+        ensure!(*pinned > 0 && pages == Some(*pinned), "{pinned} pins: {row}");
+        Ok(())
+    }
+
+    /// What is observed is right, and the rest isn't there.
+    fn counts(&self) -> Result<()> {
+        let (did, stat) = self.stat(&["redirty", "--pages", "2048"])?;
         let signals = stat.get("signals").and_then(Value::as_object).context("no signals")?;
         let known = expected(&did, "expected")?;
         for (name, row) in signals {
@@ -332,6 +350,12 @@ impl Host {
         for (name, exact) in [("marked", "pglazyfree"), ("hit", "pglazyfreed")] {
             let delta = stat.pointer(&format!("/vmstat/{exact}")).and_then(Value::as_i64);
             ensure!(delta == known.get(name).copied(), "{exact} {delta:?}: {stat}");
+        }
+        let processes = stat.get("processes").and_then(Value::as_array).context("no processes")?;
+        if self.observed.contains(&"advised") {
+            let row = processes.iter().find(|row| row.get("tgid") == did.get("pid"));
+            let advised = row.and_then(|row| row.get("advised")?.as_i64());
+            ensure!(advised == Some(2048), "{did} is not among {processes:?}");
         }
         let stalls = stat.get("stalls").and_then(Value::as_object).context("no stalls")?;
         let told = stalls.values().any(|stall| stall.get("count").is_some());

@@ -390,7 +390,7 @@ mod tests {
     use super::{
         super::{
             config::Config,
-            fixture::{KERNELS, Kernel, since},
+            fixture::{KERNELS, Kernel, refusing, since},
             privileges::Capabilities,
             release::Release,
             symbols::Symbols,
@@ -398,30 +398,8 @@ mod tests {
         *,
     };
 
-    /// What comes of a hook where every kind works but these.
-    fn without(
-        kinds: &[HookKind],
-        hook: Hook,
-        offer: &Offer,
-        wanted: Option<ProbeKind>,
-    ) -> Outcome {
-        plan(hook, offer, wanted).carry_out(|candidate| {
-            if !kinds.contains(&candidate.entry) {
-                return Ok(());
-            }
-            Err(Box::new(Refused {
-                kind: candidate.entry,
-                symbol: candidate.symbol.to_owned(),
-                cause: Cause::Refused,
-                reason: "the kernel says no".to_owned(),
-                fix: String::new(),
-                verifier_log: String::new(),
-            }))
-        })
-    }
-
     fn best(hook: Hook, offer: &Offer) -> Outcome {
-        without(&[], hook, offer, None)
+        refusing(&[], hook, offer, None)
     }
 
     /// `kind:symbol` of what is attached.
@@ -493,16 +471,16 @@ mod tests {
                 (Hook::DirectCompaction, (!old).then_some("raw_tracepoint:mm_compaction_begin")),
                 (Hook::Unmap, None),
             ] {
-                let outcome = without(&NO_FUNCTIONS, hook, &offer, None);
+                let outcome = refusing(&NO_FUNCTIONS, hook, &offer, None);
                 assert_eq!(attached(&outcome).as_deref(), expected, "{}", kernel.uname);
                 let kinds: Vec<_> = outcome.refused.iter().map(|refused| refused.kind).collect();
                 assert_eq!(kinds[..2], NO_FUNCTIONS, "{hook:?}");
-                assert!(outcome.refused[0].reason.contains("says no"));
+                assert!(outcome.refused[0].reason.contains("this host refuses"));
             }
-            let reclaim = without(&NO_FUNCTIONS, Hook::Reclaim, &offer, None).attached.unwrap();
+            let reclaim = refusing(&NO_FUNCTIONS, Hook::Reclaim, &offer, None).attached.unwrap();
             let tells = reclaim.is_on("mm_vmscan_reclaim_pages");
             assert_eq!(tells, kernel.release() >= Release::new(6, 16), "{}", kernel.uname);
-            let isolate = without(&NO_FUNCTIONS, Hook::Isolate, &offer, None).attached.unwrap();
+            let isolate = refusing(&NO_FUNCTIONS, Hook::Isolate, &offer, None).attached.unwrap();
             assert_eq!(isolate.is_on("mm_compaction_begin"), !old, "{}", kernel.uname);
         }
     }
@@ -512,7 +490,7 @@ mod tests {
         let offer = Kernel::of(7, 3).offer();
         for hook in Hook::ALL {
             for refused in [&[][..], &NO_FUNCTIONS] {
-                let Some(candidate) = without(refused, hook, &offer, None).attached else {
+                let Some(candidate) = refusing(refused, hook, &offer, None).attached else {
                     continue;
                 };
                 let names: Vec<_> = candidate.programs.iter().map(|p| p.name.as_str()).collect();
@@ -533,7 +511,7 @@ mod tests {
         let offer = Kernel::of(6, 12).offer();
         let kinds = |wanted| -> Vec<Option<HookKind>> {
             let hooks = [Hook::Madvise, Hook::Reclaim, Hook::SwapFree, Hook::DirectReclaim];
-            let attached = hooks.map(|hook| without(&[], hook, &offer, Some(wanted)).attached);
+            let attached = hooks.map(|hook| refusing(&[], hook, &offer, Some(wanted)).attached);
             attached.into_iter().map(|candidate| Some(candidate?.entry)).collect()
         };
         use HookKind::{Fentry, Kprobe, RawTracepoint, Tracepoint};
@@ -543,7 +521,7 @@ mod tests {
         assert_eq!(kinds(ProbeKind::Tracepoint), [Some(Tracepoint), raw, None, raw]);
         assert_eq!(kinds(ProbeKind::Procfs), [None; 4]);
         // And what isn't doesn't stand in for it.
-        let refused = without(&[Fentry], Hook::Madvise, &offer, Some(ProbeKind::Fentry));
+        let refused = refusing(&[Fentry], Hook::Madvise, &offer, Some(ProbeKind::Fentry));
         assert_eq!(attached(&refused), None);
     }
 
@@ -614,7 +592,7 @@ mod tests {
         let kernel = Kernel::of(7, 3);
         let types = kernel.types_with(&[("reclaim_stat", "xxxxxxx_stat")]);
         let offer = Offer { types: Ok(types), ..kernel.offer() };
-        let outcome = without(&NO_FUNCTIONS, Hook::Reclaim, &offer, None);
+        let outcome = refusing(&NO_FUNCTIONS, Hook::Reclaim, &offer, None);
         assert_eq!(attached(&outcome), None);
         let last = outcome.refused.last().unwrap();
         assert_eq!((last.kind, last.cause), (HookKind::RawTracepoint, Cause::UnknownShape));
@@ -626,7 +604,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tracepoint_that_is_gone_is_absent_and_an_optional_one_is_done_without() {
+    fn a_tracepoint_that_is_gone_is_absent_and_an_optional_one_is_done_refusing() {
         let kernel = Kernel::of(7, 3);
         let gone = |name: &str| {
             let from = format!("btf_trace_{name}");
@@ -638,7 +616,7 @@ mod tests {
         assert_eq!(causes(&outcome), [(HookKind::RawTracepoint, Cause::Absent)]);
         assert_eq!(outcome.refused[0].symbol, "mm_vmscan_direct_reclaim_end");
         let offer = gone("mm_vmscan_reclaim_pages");
-        let reclaim = without(&NO_FUNCTIONS, Hook::Reclaim, &offer, None).attached.unwrap();
+        let reclaim = refusing(&NO_FUNCTIONS, Hook::Reclaim, &offer, None).attached.unwrap();
         assert_eq!(reclaim.programs.len(), 1);
     }
 
@@ -711,7 +689,7 @@ mod tests {
                 (Hook::Unmap, None),
             ])
         );
-        let refused = without(&[HookKind::Fentry], Hook::Madvise, &offer, None);
+        let refused = refusing(&[HookKind::Fentry], Hook::Madvise, &offer, None);
         let causes: Vec<_> = refused.refused.iter().map(|refused| refused.cause).collect();
         assert_eq!(causes, [Cause::Refused, Cause::Lockdown, Cause::NoTracefs]);
     }
@@ -720,7 +698,7 @@ mod tests {
     fn a_kernel_built_without_kprobes_is_told_by_its_options() {
         let config = Config::parse(b"# CONFIG_KPROBES is not set\nCONFIG_BPF=y\n");
         let offer = Offer { config, ..Kernel::of(6, 18).offer() };
-        let outcome = without(&[HookKind::Fentry], Hook::Madvise, &offer, None);
+        let outcome = refusing(&[HookKind::Fentry], Hook::Madvise, &offer, None);
         let refused = &outcome.refused[1];
         assert_eq!((refused.kind, refused.cause), (HookKind::Kprobe, Cause::NotBuiltIn));
         assert!(refused.reason.contains("CONFIG_KPROBES"), "{}", refused.reason);
@@ -730,7 +708,7 @@ mod tests {
     #[test]
     fn without_tracefs_a_record_cant_be_known() {
         let offer = Offer { privileges: Privileges::default(), ..Kernel::of(6, 18).offer() };
-        let outcome = without(&NO_FUNCTIONS, Hook::Madvise, &offer, None);
+        let outcome = refusing(&NO_FUNCTIONS, Hook::Madvise, &offer, None);
         assert_eq!(attached(&outcome), None);
         let last = outcome.refused.last().unwrap();
         assert_eq!((last.kind, last.cause), (HookKind::Tracepoint, Cause::NoTracefs));

@@ -155,7 +155,7 @@ impl Probes {
         let mut bpf = match load(&resolved.layout, level) {
             Ok(bpf) => bpf,
             Err(error) if is_not_permitted(&error) => {
-                let refused = refused_to_all(&describe(&error));
+                let refused = refused_to_all(&describe(&error), offer.release);
                 for hook in hooks(options) {
                     let plan = plan(hook, offer, options.kind);
                     outcomes.insert(hook, plan.carry_out(|candidate| Err(refused(candidate))));
@@ -240,15 +240,20 @@ fn load(layout: &Layout, log_level: u8) -> Result<Ebpf, aya::EbpfError> {
 }
 
 /// Maps are refused to this process, and so is everything else.
-fn refused_to_all(reason: &str) -> impl Fn(&Candidate) -> Box<Refused> + use<> {
+fn refused_to_all(reason: &str, release: Release) -> impl Fn(&Candidate) -> Box<Refused> + use<> {
     let reason = format!("the kernel refused to create BPF maps ({reason})");
+    let mut fix = plan::PRIVILEGES.to_owned();
+    if release < Release::new(5, 11) {
+        // Maps are charged to RLIMIT_MEMLOCK there.
+        fix += ", and before 5.11 CAP_SYS_RESOURCE";
+    }
     move |candidate| {
         Box::new(Refused {
             kind: candidate.entry,
             symbol: candidate.symbol.to_owned(),
             cause: Cause::NotPermitted,
             reason: reason.clone(),
-            fix: plan::PRIVILEGES.to_owned(),
+            fix: fix.clone(),
             verifier_log: String::new(),
         })
     }

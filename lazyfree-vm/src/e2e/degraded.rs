@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     host::Setting,
+    matrix::SIGNALS,
     workloads::{expected, is_5_10},
 };
 
@@ -39,8 +40,6 @@ struct Host {
     degraded: bool,
     /// What `doctor` must say: the cause, and the fix.
     words: &'static [&'static str],
-    /// Why this kernel can't be made so.
-    missing: fn() -> Option<String>,
 }
 
 const FULL: Host = Host {
@@ -50,25 +49,11 @@ const FULL: Host = Host {
     capabilities: None,
     arguments: &[],
     mode: "fentry",
-    observed: &[
-        "advised",
-        "marked",
-        "marked_under_pressure",
-        "swap_entries_freed",
-        "attempts",
-        "hit",
-        "redirtied",
-        "reclaim_pinned",
-        "kept",
-        "compaction_scanned",
-        "compaction_isolated",
-        "compaction_pinned",
-    ],
+    observed: &SIGNALS,
     either: &["deactivated"],
     stalls: true,
     degraded: false,
     words: &[],
-    missing: || None,
 };
 
 /// What the tracepoints and the kernel's own counters tell.
@@ -178,13 +163,6 @@ const HOSTS: [Host; 11] = [
         ],
         degraded: true,
         words: &["CAP_SYSLOG", "without CAP_SYSLOG"],
-        missing: || {
-            is_5_10().then(|| {
-                "before 5.11 BPF maps are charged to RLIMIT_MEMLOCK, which takes CAP_SYS_RESOURCE \
-                 to raise"
-                    .to_owned()
-            })
-        },
         ..FULL
     },
     Host {
@@ -196,13 +174,6 @@ const HOSTS: [Host; 11] = [
         observed: &["marked", "hit", "redirtied", "compaction_scanned", "compaction_isolated"],
         degraded: true,
         words: &["not_permitted"],
-        missing: || {
-            is_5_10().then(|| {
-                "before 5.11 BPF maps are charged to RLIMIT_MEMLOCK, which takes CAP_SYS_RESOURCE \
-                 to raise"
-                    .to_owned()
-            })
-        },
         ..FULL
     },
     Host {
@@ -251,7 +222,12 @@ impl Host {
     /// `lazyfree` on this host.
     fn lazyfree(&self, arguments: &[&str]) -> Command {
         let mut words = Vec::new();
-        if let Some(kept) = self.capabilities {
+        // Before 5.11 BPF maps are charged to RLIMIT_MEMLOCK, which this one raises.
+        let kept = self.capabilities.map(|kept| match kept {
+            "bpf,perfmon" if is_5_10() => "bpf,perfmon,sys_resource",
+            kept => kept,
+        });
+        if let Some(kept) = kept {
             words.extend(["lazyfree-e2e", "--nobody-with", kept]);
         }
         words.push("lazyfree");
@@ -268,9 +244,6 @@ impl Host {
     }
 
     fn check(self) -> Result<Outcome> {
-        if let Some(why) = (self.missing)() {
-            return Ok(Outcome::Skipped(why));
-        }
         let _setting =
             self.setting.map(|(path, value)| Setting::change(path, value)).transpose()?;
         self.doctor()?;

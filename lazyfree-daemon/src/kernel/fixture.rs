@@ -122,7 +122,7 @@ impl Kernel {
                 ..Privileges::default()
             },
             config: Config::default(),
-            reads_memory: true,
+            memory: Ok(()),
             mglru: false,
         }
     }

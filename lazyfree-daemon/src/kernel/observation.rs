@@ -787,7 +787,7 @@ mod tests {
     fn unreadable_memory_and_unknown_types_leave_what_needs_neither() {
         let kernel = Kernel::of(6, 12);
         for (offer, word) in [
-            (Offer { reads_memory: false, ..kernel.offer() }, "lockdown"),
+            (Offer { memory: Err("lockdown".to_owned()), ..kernel.offer() }, "lockdown"),
             (Offer { types: Err("no BTF".to_owned()), ..kernel.offer() }, "no BTF"),
         ] {
             let resolved = super::super::layout::resolve(&offer, 4096);

@@ -18,6 +18,9 @@ use crate::{
 /// What a process needs to attach anything.
 pub const PRIVILEGES: &str = "run as root, or give it CAP_BPF, CAP_PERFMON and CAP_SYSLOG";
 
+/// How kernel memory is opened to programs.
+pub const UNLOCK: &str = "boot with lockdown=integrity or without lockdown";
+
 /// How tracefs is mounted.
 pub const MOUNT_TRACEFS: &str = "mount -t tracefs tracefs /sys/kernel/tracing";
 
@@ -217,12 +220,14 @@ impl Try<'_> {
 
     /// What no kind of program can do without.
     fn allowed(&self, kind: HookKind, needs_memory: bool) -> Result<(), Reason> {
-        let Offer { privileges, config, reads_memory, .. } = self.offer;
+        let Offer { privileges, config, memory, .. } = self.offer;
         if let Some(reason) = not_privileged(privileges) {
             return Err(Reason::new(Cause::NotPermitted, reason).fix(PRIVILEGES));
         }
-        if needs_memory && !reads_memory {
-            return Err(lockdown("programs may not read kernel memory"));
+        if needs_memory && let Err(why) = memory {
+            let confidential = privileges.lockdown == Some(Lockdown::Confidentiality);
+            let cause = if confidential { Cause::Lockdown } else { Cause::Verifier };
+            return Err(Reason::new(cause, why).fix(UNLOCK));
         }
         let is_kprobe = matches!(kind, HookKind::Kprobe | HookKind::Kretprobe);
         if is_kprobe {
@@ -236,7 +241,8 @@ impl Try<'_> {
                 return Err(Reason::new(Cause::NotBuiltIn, reason).fix(fix));
             }
             if privileges.lockdown == Some(Lockdown::Confidentiality) {
-                return Err(lockdown("kprobes are forbidden"));
+                let reason = "kprobes are forbidden (lockdown=confidentiality)";
+                return Err(Reason::new(Cause::Lockdown, reason).fix(UNLOCK));
             }
         }
         Ok(())
@@ -372,11 +378,6 @@ fn not_privileged(privileges: &Privileges) -> Option<String> {
     }
     (privileges.host_user_ids == Some(false))
         .then(|| "this process runs in a user namespace, where capabilities are not enough".into())
-}
-
-fn lockdown(what: &str) -> Reason {
-    Reason::new(Cause::Lockdown, format!("{what} (lockdown=confidentiality)"))
-        .fix("boot with lockdown=integrity or without lockdown")
 }
 
 fn no_types(why: &str) -> Reason {
@@ -604,7 +605,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tracepoint_that_is_gone_is_absent_and_an_optional_one_is_done_refusing() {
+    fn a_tracepoint_that_is_gone_is_absent_and_an_optional_one_is_done_without() {
         let kernel = Kernel::of(7, 3);
         let gone = |name: &str| {
             let from = format!("btf_trace_{name}");
@@ -671,7 +672,8 @@ mod tests {
             tracefs: Tracefs::Absent,
             ..Privileges::default()
         };
-        let offer = Offer { privileges, reads_memory: false, ..Kernel::of(6, 12).offer() };
+        let memory = Err("programs may not read kernel memory".to_owned());
+        let offer = Offer { privileges, memory, ..Kernel::of(6, 12).offer() };
         let kinds: BTreeMap<_, _> =
             Hook::ALL.map(|hook| (hook, attached(&best(hook, &offer)))).into_iter().collect();
         let expected = |hook: Hook, name: &str| (hook, Some(name.to_owned()));

@@ -21,6 +21,7 @@ use super::{
     observation::{Facts, Outcomes, signals, stalls},
     offer::Offer,
     plan::{self, Candidate, ProbeKind, plan},
+    privileges::Lockdown,
     refusal::{describe, is_not_permitted, refusal},
     release::Release,
     vmemmap,
@@ -169,14 +170,17 @@ impl Probes {
         if offer.types.is_ok()
             && let Err(error) = load_by_hand(&mut bpf, PEEK)
         {
-            tracing::debug!("kernel memory can't be read: {}", describe(&error));
-            offer.reads_memory = false;
+            let why = match offer.privileges.lockdown {
+                Some(Lockdown::Confidentiality) => "lockdown=confidentiality".to_owned(),
+                _ => describe(&error),
+            };
+            offer.memory = Err(format!("programs may not read kernel memory ({why})"));
             resolved = resolve(offer, page_size);
             bpf = load(&resolved.layout, level).map_err(|e| OpenError::Load(describe(&e)))?;
         }
         tracing::debug!("created the maps");
         let mut counts = Counts::take(&mut bpf).map_err(|e| OpenError::Load(describe(&e)))?;
-        if offer.reads_memory {
+        if offer.memory.is_ok() {
             counts.learn_addresses(by_hand(&mut bpf, PEEK), &resolved);
             if counts.vmemmap() == 0 && resolved.pages.is_ok() {
                 match vmemmap::derive(&mut bpf, &mut counts, resolved.layout.page_size) {
@@ -199,7 +203,7 @@ impl Probes {
             return Ok(None);
         }
         counts.watch(programs);
-        if offer.reads_memory
+        if offer.memory.is_ok()
             && let Err(error) = prime(&mut bpf)
         {
             tracing::warn!("a call that is under way now may be missed: {}", describe(&error));

@@ -279,6 +279,8 @@ fn wrapped(text: &str, first: &str, rest: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use lazyfree_vm::family::Family;
+
     use super::*;
 
     fn place(series: &str, mglru: bool) -> Place {

@@ -38,9 +38,9 @@ pub const ALL: [Series; 11] = [
 /// The series a guest boots when none is asked for.
 pub const DEFAULT: Series = Series("7.3");
 
-/// The series that `cargo xtask test` boots: the oldest that a stable distribution has with the
-/// folio interface, and the newest.
-pub const TESTED: [Series; 2] = [Series("6.1"), DEFAULT];
+/// The series that `cargo xtask test` boots: the oldest, the oldest that a stable distribution has
+/// with the folio interface, and the newest.
+pub const TESTED: [Series; 3] = [Series("5.10"), Series("6.1"), DEFAULT];
 
 /// A kernel series by its first two numbers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

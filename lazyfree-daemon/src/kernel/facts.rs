@@ -56,8 +56,10 @@ pub fn facts(offer: &Offer) -> Vec<Fact> {
         ),
     };
     facts.push(fact("lockdown", lockdown.0.to_owned(), lockdown.1));
-    let readable = if offer.reads_memory { ("readable", "") } else { ("closed", UNREADABLE) };
-    facts.push(fact("kernel memory", readable.0.to_owned(), readable.1));
+    facts.push(match &offer.memory {
+        Ok(()) => fact("kernel memory", "readable".to_owned(), ""),
+        Err(why) => fact("kernel memory", "closed".to_owned(), why),
+    });
     facts.extend(sysctls(privileges).map(|(name, value, remark)| fact(name, value, remark)));
     let tracefs = match &privileges.tracefs {
         Tracefs::At(path) => (path.display().to_string(), ""),
@@ -72,8 +74,6 @@ pub fn facts(offer: &Offer) -> Vec<Fact> {
     facts.push(options(offer));
     facts
 }
-
-const UNREADABLE: &str = "a program that reads it was refused";
 
 fn capabilities(privileges: &Privileges) -> Fact {
     let name = "capabilities".to_owned();
@@ -159,7 +159,7 @@ mod tests {
         let offer = Offer {
             config: Config::parse(text),
             privileges,
-            reads_memory: false,
+            memory: Err("programs may not read it".to_owned()),
             types: Err("cannot read /sys/kernel/btf/vmlinux".to_owned()),
             ..Kernel::of(6, 18).offer()
         };

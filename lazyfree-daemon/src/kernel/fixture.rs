@@ -6,12 +6,18 @@ use std::collections::BTreeMap;
 use super::{
     config::Config,
     format::Format,
+    hook::Hook,
     layout::{Resolved, resolve},
     offer::Offer,
+    plan::{Outcome, ProbeKind, plan},
     privileges::{Privileges, Tracefs},
     release::Release,
     symbols::{Symbols, wanted},
     types::Types,
+};
+use crate::{
+    sample::{Cause, Refused},
+    signal::HookKind,
 };
 
 /// Bytes in a page of every recorded kernel.
@@ -116,7 +122,7 @@ impl Kernel {
                 ..Privileges::default()
             },
             config: Config::default(),
-            reads_memory: true,
+            memory: Ok(()),
             mglru: false,
         }
     }
@@ -141,6 +147,28 @@ impl Kernel {
     pub fn resolved_with(self, types: Types, symbols: Symbols) -> Resolved {
         resolve(&Offer { types: Ok(types), symbols, ..self.offer() }, PAGE_BYTES)
     }
+}
+
+/// What comes of a hook where the kernel refuses these kinds.
+pub fn refusing(
+    kinds: &[HookKind],
+    hook: Hook,
+    offer: &Offer,
+    wanted: Option<ProbeKind>,
+) -> Outcome {
+    plan(hook, offer, wanted).carry_out(|candidate| {
+        if !kinds.contains(&candidate.entry) {
+            return Ok(());
+        }
+        Err(Box::new(Refused {
+            kind: candidate.entry,
+            symbol: candidate.symbol.to_owned(),
+            cause: Cause::Refused,
+            reason: "this host refuses".to_owned(),
+            fix: "another host".to_owned(),
+            verifier_log: String::new(),
+        }))
+    })
 }
 
 /// Lines of kallsyms as a host shows them that hides addresses.

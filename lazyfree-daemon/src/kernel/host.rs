@@ -14,7 +14,7 @@ use super::{
     symbols::{self, Symbols},
     types::Types,
 };
-use crate::signal::HookKind;
+use crate::{host::processes::pids_are_initial, signal::HookKind};
 
 /// Where a kernel shows its type information.
 pub const BTF: &str = "/sys/kernel/btf/vmlinux";
@@ -50,7 +50,7 @@ pub fn offer() -> Result<Offer, OpenError> {
         formats: formats(&privileges.tracefs),
         privileges,
         config,
-        reads_memory: true,
+        memory: Ok(()),
         mglru: mglru(),
     })
 }
@@ -99,9 +99,9 @@ pub fn name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// Whether there is a process of this tgid.
+/// Whether there is a process of this tgid, as far as can be seen.
 pub fn is_alive(tgid: u32) -> bool {
-    fs::exists(format!("/proc/{tgid}")).unwrap_or(true)
+    !pids_are_initial() || fs::exists(format!("/proc/{tgid}")).unwrap_or(true)
 }
 
 /// Whether the multi-generational LRU is on; bit 0 of the mask is its main switch.

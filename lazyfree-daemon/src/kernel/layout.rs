@@ -3,8 +3,8 @@
 use lazyfree_common::layout::{ABSENT, Layout};
 
 use super::{
-    observation::LAZYFREE_FAIL_IS_REDIRTY, offer::Offer, release::Release, symbols::Symbols,
-    types::Types,
+    observation::LAZYFREE_FAIL_IS_REDIRTY, offer::Offer, plan::UNLOCK, release::Release,
+    symbols::Symbols, types::Types,
 };
 
 /// Something that a hook needs of the kernel, and that can't be had.
@@ -23,8 +23,8 @@ pub enum Missing {
     #[error("{0}")]
     Types(String),
     /// The addresses are known and may not be read.
-    #[error("programs may not read kernel memory (lockdown=confidentiality)")]
-    Memory,
+    #[error("{0}")]
+    Memory(String),
 }
 
 impl Missing {
@@ -37,7 +37,7 @@ impl Missing {
                 "run as root or with CAP_SYSLOG, and set kernel.kptr_restrict to 0 or 1"
             }
             Missing::Types(_) => "a kernel built with CONFIG_DEBUG_INFO_BTF=y, and /sys",
-            Missing::Memory => "boot with lockdown=integrity or without lockdown",
+            Missing::Memory(_) => UNLOCK,
         }
     }
 }
@@ -131,14 +131,14 @@ impl Resolved {
 
 /// Resolves everything at once.
 pub fn resolve(offer: &Offer, page_bytes: u64) -> Resolved {
-    let Offer { types, symbols, release, reads_memory, .. } = offer;
+    let Offer { types, symbols, release, memory, .. } = offer;
     let release = *release;
     let page_shift = page_bytes.ilog2();
-    let mut layout = Layout { page_shift, reads_memory: u64::from(*reads_memory), ..Layout::ZERO };
-    let types = match types {
-        _ if !reads_memory => return Resolved::nothing(layout, &Missing::Memory),
-        Err(why) => return Resolved::nothing(layout, &Missing::Types(why.clone())),
-        Ok(types) => types,
+    let mut layout = Layout { page_shift, reads_memory: u64::from(memory.is_ok()), ..Layout::ZERO };
+    let types = match (memory, types) {
+        (Err(why), _) => return Resolved::nothing(layout, &Missing::Memory(why.clone())),
+        (_, Err(why)) => return Resolved::nothing(layout, &Missing::Types(why.clone())),
+        (Ok(()), Ok(types)) => types,
     };
 
     let mut need = Need::new(types);

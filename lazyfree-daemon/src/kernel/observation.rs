@@ -462,14 +462,11 @@ impl Row {
 mod tests {
     use super::{
         super::{
-            fixture::{KERNELS, Kernel},
+            fixture::{KERNELS, Kernel, refusing},
             offer::Offer,
-            plan::plan,
         },
         *,
     };
-    use crate::sample::Cause;
-
     const VMEMMAP: u64 = 0xffff_ea00_0000_0000;
     const FENTRY: &[HookKind] = &[];
     const KPROBE: &[HookKind] = &[HookKind::Fentry];
@@ -487,19 +484,7 @@ mod tests {
     }
 
     fn outcome(kinds: &[HookKind], hook: Hook, offer: &Offer) -> Outcome {
-        plan(hook, offer, None).carry_out(|candidate| {
-            if !kinds.contains(&candidate.entry) {
-                return Ok(());
-            }
-            Err(Box::new(Refused {
-                kind: candidate.entry,
-                symbol: candidate.symbol.to_owned(),
-                cause: Cause::Refused,
-                reason: "this host refuses".to_owned(),
-                fix: "another host".to_owned(),
-                verifier_log: String::new(),
-            }))
-        })
+        refusing(kinds, hook, offer, None)
     }
 
     fn facts(kernel: Kernel) -> Facts {
@@ -802,7 +787,7 @@ mod tests {
     fn unreadable_memory_and_unknown_types_leave_what_needs_neither() {
         let kernel = Kernel::of(6, 12);
         for (offer, word) in [
-            (Offer { reads_memory: false, ..kernel.offer() }, "lockdown"),
+            (Offer { memory: Err("lockdown".to_owned()), ..kernel.offer() }, "lockdown"),
             (Offer { types: Err("no BTF".to_owned()), ..kernel.offer() }, "no BTF"),
         ] {
             let resolved = super::super::layout::resolve(&offer, 4096);

@@ -21,8 +21,8 @@ pub struct Offer {
     pub privileges: Privileges,
     /// How it was built, as far as it tells.
     pub config: Config,
-    /// Whether programs may read kernel memory.
-    pub reads_memory: bool,
+    /// Whether programs may read kernel memory, or why not.
+    pub memory: Result<(), String>,
     /// Whether the multi-generational LRU is on.
     pub mglru: bool,
 }

@@ -18,6 +18,9 @@ use crate::{
 /// What a process needs to attach anything.
 pub const PRIVILEGES: &str = "run as root, or give it CAP_BPF, CAP_PERFMON and CAP_SYSLOG";
 
+/// How kernel memory is opened to programs.
+pub const UNLOCK: &str = "boot with lockdown=integrity or without lockdown";
+
 /// How tracefs is mounted.
 pub const MOUNT_TRACEFS: &str = "mount -t tracefs tracefs /sys/kernel/tracing";
 
@@ -217,12 +220,14 @@ impl Try<'_> {
 
     /// What no kind of program can do without.
     fn allowed(&self, kind: HookKind, needs_memory: bool) -> Result<(), Reason> {
-        let Offer { privileges, config, reads_memory, .. } = self.offer;
+        let Offer { privileges, config, memory, .. } = self.offer;
         if let Some(reason) = not_privileged(privileges) {
             return Err(Reason::new(Cause::NotPermitted, reason).fix(PRIVILEGES));
         }
-        if needs_memory && !reads_memory {
-            return Err(lockdown("programs may not read kernel memory"));
+        if needs_memory && let Err(why) = memory {
+            let confidential = privileges.lockdown == Some(Lockdown::Confidentiality);
+            let cause = if confidential { Cause::Lockdown } else { Cause::Verifier };
+            return Err(Reason::new(cause, why).fix(UNLOCK));
         }
         let is_kprobe = matches!(kind, HookKind::Kprobe | HookKind::Kretprobe);
         if is_kprobe {
@@ -236,7 +241,8 @@ impl Try<'_> {
                 return Err(Reason::new(Cause::NotBuiltIn, reason).fix(fix));
             }
             if privileges.lockdown == Some(Lockdown::Confidentiality) {
-                return Err(lockdown("kprobes are forbidden"));
+                let reason = "kprobes are forbidden (lockdown=confidentiality)";
+                return Err(Reason::new(Cause::Lockdown, reason).fix(UNLOCK));
             }
         }
         Ok(())
@@ -374,11 +380,6 @@ fn not_privileged(privileges: &Privileges) -> Option<String> {
         .then(|| "this process runs in a user namespace, where capabilities are not enough".into())
 }
 
-fn lockdown(what: &str) -> Reason {
-    Reason::new(Cause::Lockdown, format!("{what} (lockdown=confidentiality)"))
-        .fix("boot with lockdown=integrity or without lockdown")
-}
-
 fn no_types(why: &str) -> Reason {
     Reason::new(Cause::NoTypes, why).fix("a kernel built with CONFIG_DEBUG_INFO_BTF=y, and /sys")
 }
@@ -390,7 +391,7 @@ mod tests {
     use super::{
         super::{
             config::Config,
-            fixture::{KERNELS, Kernel, since},
+            fixture::{KERNELS, Kernel, refusing, since},
             privileges::Capabilities,
             release::Release,
             symbols::Symbols,
@@ -398,30 +399,8 @@ mod tests {
         *,
     };
 
-    /// What comes of a hook where every kind works but these.
-    fn without(
-        kinds: &[HookKind],
-        hook: Hook,
-        offer: &Offer,
-        wanted: Option<ProbeKind>,
-    ) -> Outcome {
-        plan(hook, offer, wanted).carry_out(|candidate| {
-            if !kinds.contains(&candidate.entry) {
-                return Ok(());
-            }
-            Err(Box::new(Refused {
-                kind: candidate.entry,
-                symbol: candidate.symbol.to_owned(),
-                cause: Cause::Refused,
-                reason: "the kernel says no".to_owned(),
-                fix: String::new(),
-                verifier_log: String::new(),
-            }))
-        })
-    }
-
     fn best(hook: Hook, offer: &Offer) -> Outcome {
-        without(&[], hook, offer, None)
+        refusing(&[], hook, offer, None)
     }
 
     /// `kind:symbol` of what is attached.
@@ -493,16 +472,16 @@ mod tests {
                 (Hook::DirectCompaction, (!old).then_some("raw_tracepoint:mm_compaction_begin")),
                 (Hook::Unmap, None),
             ] {
-                let outcome = without(&NO_FUNCTIONS, hook, &offer, None);
+                let outcome = refusing(&NO_FUNCTIONS, hook, &offer, None);
                 assert_eq!(attached(&outcome).as_deref(), expected, "{}", kernel.uname);
                 let kinds: Vec<_> = outcome.refused.iter().map(|refused| refused.kind).collect();
                 assert_eq!(kinds[..2], NO_FUNCTIONS, "{hook:?}");
-                assert!(outcome.refused[0].reason.contains("says no"));
+                assert!(outcome.refused[0].reason.contains("this host refuses"));
             }
-            let reclaim = without(&NO_FUNCTIONS, Hook::Reclaim, &offer, None).attached.unwrap();
+            let reclaim = refusing(&NO_FUNCTIONS, Hook::Reclaim, &offer, None).attached.unwrap();
             let tells = reclaim.is_on("mm_vmscan_reclaim_pages");
             assert_eq!(tells, kernel.release() >= Release::new(6, 16), "{}", kernel.uname);
-            let isolate = without(&NO_FUNCTIONS, Hook::Isolate, &offer, None).attached.unwrap();
+            let isolate = refusing(&NO_FUNCTIONS, Hook::Isolate, &offer, None).attached.unwrap();
             assert_eq!(isolate.is_on("mm_compaction_begin"), !old, "{}", kernel.uname);
         }
     }
@@ -512,7 +491,7 @@ mod tests {
         let offer = Kernel::of(7, 3).offer();
         for hook in Hook::ALL {
             for refused in [&[][..], &NO_FUNCTIONS] {
-                let Some(candidate) = without(refused, hook, &offer, None).attached else {
+                let Some(candidate) = refusing(refused, hook, &offer, None).attached else {
                     continue;
                 };
                 let names: Vec<_> = candidate.programs.iter().map(|p| p.name.as_str()).collect();
@@ -533,7 +512,7 @@ mod tests {
         let offer = Kernel::of(6, 12).offer();
         let kinds = |wanted| -> Vec<Option<HookKind>> {
             let hooks = [Hook::Madvise, Hook::Reclaim, Hook::SwapFree, Hook::DirectReclaim];
-            let attached = hooks.map(|hook| without(&[], hook, &offer, Some(wanted)).attached);
+            let attached = hooks.map(|hook| refusing(&[], hook, &offer, Some(wanted)).attached);
             attached.into_iter().map(|candidate| Some(candidate?.entry)).collect()
         };
         use HookKind::{Fentry, Kprobe, RawTracepoint, Tracepoint};
@@ -543,7 +522,7 @@ mod tests {
         assert_eq!(kinds(ProbeKind::Tracepoint), [Some(Tracepoint), raw, None, raw]);
         assert_eq!(kinds(ProbeKind::Procfs), [None; 4]);
         // And what isn't doesn't stand in for it.
-        let refused = without(&[Fentry], Hook::Madvise, &offer, Some(ProbeKind::Fentry));
+        let refused = refusing(&[Fentry], Hook::Madvise, &offer, Some(ProbeKind::Fentry));
         assert_eq!(attached(&refused), None);
     }
 
@@ -614,7 +593,7 @@ mod tests {
         let kernel = Kernel::of(7, 3);
         let types = kernel.types_with(&[("reclaim_stat", "xxxxxxx_stat")]);
         let offer = Offer { types: Ok(types), ..kernel.offer() };
-        let outcome = without(&NO_FUNCTIONS, Hook::Reclaim, &offer, None);
+        let outcome = refusing(&NO_FUNCTIONS, Hook::Reclaim, &offer, None);
         assert_eq!(attached(&outcome), None);
         let last = outcome.refused.last().unwrap();
         assert_eq!((last.kind, last.cause), (HookKind::RawTracepoint, Cause::UnknownShape));
@@ -638,7 +617,7 @@ mod tests {
         assert_eq!(causes(&outcome), [(HookKind::RawTracepoint, Cause::Absent)]);
         assert_eq!(outcome.refused[0].symbol, "mm_vmscan_direct_reclaim_end");
         let offer = gone("mm_vmscan_reclaim_pages");
-        let reclaim = without(&NO_FUNCTIONS, Hook::Reclaim, &offer, None).attached.unwrap();
+        let reclaim = refusing(&NO_FUNCTIONS, Hook::Reclaim, &offer, None).attached.unwrap();
         assert_eq!(reclaim.programs.len(), 1);
     }
 
@@ -693,7 +672,8 @@ mod tests {
             tracefs: Tracefs::Absent,
             ..Privileges::default()
         };
-        let offer = Offer { privileges, reads_memory: false, ..Kernel::of(6, 12).offer() };
+        let memory = Err("programs may not read kernel memory".to_owned());
+        let offer = Offer { privileges, memory, ..Kernel::of(6, 12).offer() };
         let kinds: BTreeMap<_, _> =
             Hook::ALL.map(|hook| (hook, attached(&best(hook, &offer)))).into_iter().collect();
         let expected = |hook: Hook, name: &str| (hook, Some(name.to_owned()));
@@ -711,7 +691,7 @@ mod tests {
                 (Hook::Unmap, None),
             ])
         );
-        let refused = without(&[HookKind::Fentry], Hook::Madvise, &offer, None);
+        let refused = refusing(&[HookKind::Fentry], Hook::Madvise, &offer, None);
         let causes: Vec<_> = refused.refused.iter().map(|refused| refused.cause).collect();
         assert_eq!(causes, [Cause::Refused, Cause::Lockdown, Cause::NoTracefs]);
     }
@@ -720,7 +700,7 @@ mod tests {
     fn a_kernel_built_without_kprobes_is_told_by_its_options() {
         let config = Config::parse(b"# CONFIG_KPROBES is not set\nCONFIG_BPF=y\n");
         let offer = Offer { config, ..Kernel::of(6, 18).offer() };
-        let outcome = without(&[HookKind::Fentry], Hook::Madvise, &offer, None);
+        let outcome = refusing(&[HookKind::Fentry], Hook::Madvise, &offer, None);
         let refused = &outcome.refused[1];
         assert_eq!((refused.kind, refused.cause), (HookKind::Kprobe, Cause::NotBuiltIn));
         assert!(refused.reason.contains("CONFIG_KPROBES"), "{}", refused.reason);
@@ -730,7 +710,7 @@ mod tests {
     #[test]
     fn without_tracefs_a_record_cant_be_known() {
         let offer = Offer { privileges: Privileges::default(), ..Kernel::of(6, 18).offer() };
-        let outcome = without(&NO_FUNCTIONS, Hook::Madvise, &offer, None);
+        let outcome = refusing(&NO_FUNCTIONS, Hook::Madvise, &offer, None);
         assert_eq!(attached(&outcome), None);
         let last = outcome.refused.last().unwrap();
         assert_eq!((last.kind, last.cause), (HookKind::Tracepoint, Cause::NoTracefs));

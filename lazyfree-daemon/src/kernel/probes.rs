@@ -21,6 +21,7 @@ use super::{
     observation::{Facts, Outcomes, signals, stalls},
     offer::Offer,
     plan::{self, Candidate, ProbeKind, plan},
+    privileges::Lockdown,
     refusal::{describe, is_not_permitted, refusal},
     release::Release,
     vmemmap,
@@ -155,7 +156,7 @@ impl Probes {
         let mut bpf = match load(&resolved.layout, level) {
             Ok(bpf) => bpf,
             Err(error) if is_not_permitted(&error) => {
-                let refused = refused_to_all(&describe(&error));
+                let refused = refused_to_all(&describe(&error), offer.release);
                 for hook in hooks(options) {
                     let plan = plan(hook, offer, options.kind);
                     outcomes.insert(hook, plan.carry_out(|candidate| Err(refused(candidate))));
@@ -169,14 +170,17 @@ impl Probes {
         if offer.types.is_ok()
             && let Err(error) = load_by_hand(&mut bpf, PEEK)
         {
-            tracing::debug!("kernel memory can't be read: {}", describe(&error));
-            offer.reads_memory = false;
+            let why = match offer.privileges.lockdown {
+                Some(Lockdown::Confidentiality) => "lockdown=confidentiality".to_owned(),
+                _ => describe(&error),
+            };
+            offer.memory = Err(format!("programs may not read kernel memory ({why})"));
             resolved = resolve(offer, page_size);
             bpf = load(&resolved.layout, level).map_err(|e| OpenError::Load(describe(&e)))?;
         }
         tracing::debug!("created the maps");
         let mut counts = Counts::take(&mut bpf).map_err(|e| OpenError::Load(describe(&e)))?;
-        if offer.reads_memory {
+        if offer.memory.is_ok() {
             counts.learn_addresses(by_hand(&mut bpf, PEEK), &resolved);
             if counts.vmemmap() == 0 && resolved.pages.is_ok() {
                 match vmemmap::derive(&mut bpf, &mut counts, resolved.layout.page_size) {
@@ -199,7 +203,7 @@ impl Probes {
             return Ok(None);
         }
         counts.watch(programs);
-        if offer.reads_memory
+        if offer.memory.is_ok()
             && let Err(error) = prime(&mut bpf)
         {
             tracing::warn!("a call that is under way now may be missed: {}", describe(&error));
@@ -240,15 +244,20 @@ fn load(layout: &Layout, log_level: u8) -> Result<Ebpf, aya::EbpfError> {
 }
 
 /// Maps are refused to this process, and so is everything else.
-fn refused_to_all(reason: &str) -> impl Fn(&Candidate) -> Box<Refused> + use<> {
+fn refused_to_all(reason: &str, release: Release) -> impl Fn(&Candidate) -> Box<Refused> + use<> {
     let reason = format!("the kernel refused to create BPF maps ({reason})");
+    let mut fix = plan::PRIVILEGES.to_owned();
+    if release < Release::new(5, 11) {
+        // Maps are charged to RLIMIT_MEMLOCK there.
+        fix += ", and before 5.11 CAP_SYS_RESOURCE";
+    }
     move |candidate| {
         Box::new(Refused {
             kind: candidate.entry,
             symbol: candidate.symbol.to_owned(),
             cause: Cause::NotPermitted,
             reason: reason.clone(),
-            fix: plan::PRIVILEGES.to_owned(),
+            fix: fix.clone(),
             verifier_log: String::new(),
         })
     }

@@ -8,7 +8,11 @@ use aya::{
     sys::SyscallError,
 };
 
-use super::{offer::Offer, plan::MOUNT_TRACEFS, privileges::Lockdown};
+use super::{
+    offer::Offer,
+    plan::{MOUNT_TRACEFS, UNLOCK},
+    privileges::Lockdown,
+};
 use crate::{
     sample::{Cause, Refused},
     signal::HookKind,
@@ -75,8 +79,7 @@ fn told(error: &ProgramError, offer: &Offer) -> (Cause, String, &'static str) {
         }
         ProgramError::LoadError { .. } => {
             let confidential = offer.privileges.lockdown == Some(Lockdown::Confidentiality);
-            let fix =
-                if confidential { "boot with lockdown=integrity or without lockdown" } else { "" };
+            let fix = if confidential { UNLOCK } else { "" };
             (Cause::Verifier, describe(error), fix)
         }
         _ => (Cause::Refused, describe(error), ""),

@@ -25,10 +25,13 @@ const WITH_STAT: [&str; 3] = ["redirty", "redirty_memcg", "mark_proactive"];
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for family in Family::ALL {
-        let daemon = Rc::new(RefCell::new(None));
-        for case in matrix::cases() {
+        let observer = Rc::new(RefCell::new(None));
+        // An observer takes the workloads it sees for all there are, so the others come after.
+        let (with_stat, beside_daemon): (Vec<_>, Vec<_>) =
+            matrix::cases().into_iter().partition(|case| WITH_STAT.contains(&case.workload.name));
+        for case in beside_daemon.into_iter().chain(with_stat) {
             let Known { name, arguments, needs } = case.workload;
-            let daemon = Rc::clone(&daemon);
+            let observer = Rc::clone(&observer);
             cases.push(Case::new(format!("{name}[{}]", family.name()), move || {
                 if let Some(why) = needs.missing().or_else(|| refused(needs, family)) {
                     return Ok(Outcome::Skipped(why));
@@ -36,12 +39,12 @@ pub fn cases() -> Vec<Case> {
                 if WITH_STAT.contains(&name) {
                     return exact(family, arguments);
                 }
-                let mut daemon = daemon.borrow_mut();
-                let daemon = match &mut *daemon {
-                    Some(daemon) => daemon,
-                    None => daemon.insert(Observer::start(family)?),
+                let mut observer = observer.borrow_mut();
+                let observer = match &mut *observer {
+                    Some(observer) => observer,
+                    None => observer.insert(Observer::start(family)?),
                 };
-                beside(daemon, &case)
+                beside(observer, &case)
             }));
         }
     }

@@ -2,12 +2,9 @@
 
 use std::fmt::{self, Display, Write as _};
 
-use lazyfree_vm::{
-    family::Family,
-    matrix::{
-        SIGNALS,
-        line::{Accuracy, Guest},
-    },
+use lazyfree_vm::matrix::{
+    SIGNALS,
+    line::{Accuracy, Guest},
 };
 
 use super::{
@@ -164,10 +161,14 @@ fn reasons(f: &mut fmt::Formatter<'_>, tally: &Tally) -> fmt::Result {
             format!("{}, {accuracy} on {}: {reason}.", signals.join(", "), series.join(", "));
         writeln!(f, "{}", item_of_list(&item))?;
     }
-    if tally.cells.iter().any(|cell| cell.missed > 0)
-        && let Some(reason) = stated::may_miss(Family::Fentry, "bomb")
-    {
-        writeln!(f, "{}", item_of_list(&format!("Missed: {reason}.")))?;
+    let missed = tally.cells.iter().filter(|cell| cell.missed > 0);
+    let mut reasons: Vec<_> = missed
+        .filter_map(|cell| stated::may_miss(cell.place.series, cell.place.family, stated::CROWD))
+        .collect();
+    reasons.sort_unstable();
+    reasons.dedup();
+    for reason in reasons {
+        writeln!(f, "{}", item_of_list(&format!("Missed {reason}.")))?;
     }
     if !tally.words.is_empty() {
         writeln!(f, "\nWhat `lazyfree` itself says of them:\n")?;
@@ -279,6 +280,8 @@ fn wrapped(text: &str, first: &str, rest: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use lazyfree_vm::family::Family;
+
     use super::*;
 
     fn place(series: &str, mglru: bool) -> Place {

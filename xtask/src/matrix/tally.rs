@@ -250,7 +250,8 @@ impl Reading<'_> {
     fn count(&mut self, count: &Count) {
         let Count { family, workload, signal, known, pages, accuracy, losses, kernel } = count;
         let place = self.place(*family);
-        let may_miss = stated::may_miss(*family, workload).is_some() && !losses.is_empty();
+        let may_miss =
+            stated::may_miss(place.series, *family, workload).is_some() && !losses.is_empty();
         if may_miss
             && *accuracy == Accuracy::Estimate
             && stated::of(place, signal).accuracy == Accuracy::Exact

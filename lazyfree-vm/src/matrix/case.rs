@@ -39,7 +39,7 @@ pub fn all() -> Vec<Case> {
         also: &[("marked_under_pressure", 1024)],
         ..own("mark_under_pressure", "mark --pages 1024")
     };
-    let bomb = own("bomb", "bomb --procs 2 --size 8M --loops 5");
+    let bomb = own("bomb", "bomb --procs 2 --size 8M --loops 5 --limit none");
     [active].into_iter().chain(KNOWN.map(of)).chain([pressed, bomb]).collect()
 }
 

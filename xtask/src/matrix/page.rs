@@ -174,6 +174,7 @@ fn reasons(f: &mut fmt::Formatter<'_>, tally: &Tally) -> fmt::Result {
         writeln!(f, "\nWhat `lazyfree` itself says of them:\n")?;
     }
     for (signal, words) in &tally.words {
+        let words = words.trim_end_matches('.');
         writeln!(f, "{}", item_of_list(&format!("`{signal}`: {words}.")))?;
     }
     writeln!(f, "\n{}\n", paragraph(NOTES))

@@ -12,8 +12,12 @@ use crate::{
 /// How long one guest may take; on an idle machine it is done in a tenth of it.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Little, so that what is short of memory is; the workloads take up to a third of it.
-pub const MEMORY_MIB: u32 = 512;
+/// Little, so that what is short of memory is; the workloads take up to a third of it, and no more
+/// than half of what is available.
+pub const MEMORY_MIB: u32 = 640;
+
+/// What a kernel takes for each CPU counts with eight of them.
+const MEMORY_OF_EIGHT_MIB: u32 = 768;
 
 const SWAP_MIB: u32 = 256;
 
@@ -76,7 +80,8 @@ impl Variant {
             Self::EightCpus => 8,
             Self::Plain | Self::Swap | Self::OtherLru | Self::CgroupV1 => 2,
         };
-        Machine { memory_mib: MEMORY_MIB, cpus, ..Machine::default() }
+        let memory_mib = if self == Self::EightCpus { MEMORY_OF_EIGHT_MIB } else { MEMORY_MIB };
+        Machine { memory_mib, cpus, ..Machine::default() }
     }
 
     /// What is to be done in the guest.

@@ -96,7 +96,7 @@ pub fn run(cache: &Cache, args: VmArgs) -> Result<u8> {
 
 /// Sets up and builds what a guest needs, and runs the job in it, on our own output.
 pub fn boot(cache: &Cache, series: Series, machine: &Machine, job: &Job) -> Result<u8> {
-    setup::for_guests()?;
+    setup::for_guests(cache)?;
     let binaries = build::release(cache)?;
     let kernels = kernel::ensure(cache, &[series])?;
     let [kernel] = kernels.as_slice() else { unreachable!("one series was asked for") };

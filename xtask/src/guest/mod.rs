@@ -34,7 +34,7 @@ use self::{
     relay::{Event, Stream},
     terminal::RawMode,
 };
-use crate::{build::Binaries, cache::Cache, interrupt, kernel::Kernel, step};
+use crate::{build::Binaries, cache::Cache, interrupt, kernel::Kernel, setup::Emulator, step};
 
 /// A guest is up within 3 to 6 seconds on an idle machine.
 const BOOT_LIMIT: Duration = Duration::from_secs(180);
@@ -137,7 +137,9 @@ pub fn run(
             let _ = sender.send(Event::Signal(signal));
         })
     };
-    let (mut qemu, ports) = Qemu::start(machine, &kernel.image(), &initramfs, &console, qemu_log)?;
+    let emulator = Emulator::find(cache)?;
+    let (mut qemu, ports) =
+        Qemu::start(&emulator, machine, &kernel.image(), &initramfs, &console, qemu_log)?;
     let raw_mode = match &job.terminal {
         Some(_) => {
             eprintln!("xtask: Ctrl-] ends the guest");

@@ -8,7 +8,7 @@ use std::{
         unix::{net::UnixStream, process::CommandExt as _},
     },
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
 };
 
 use anyhow::{Context as _, Result};
@@ -18,8 +18,7 @@ use rustix::{
 };
 
 use super::Machine;
-
-const PROGRAM: &str = "qemu-system-x86_64";
+use crate::setup::Emulator;
 
 /// A running emulator, ended when dropped.
 pub struct Qemu {
@@ -39,6 +38,7 @@ pub struct Ports {
 impl Qemu {
     /// Starts a guest. The kernel's console goes to `console`, qemu's own words to `log`.
     pub fn start(
+        emulator: &Emulator,
         machine: &Machine,
         image: &Path,
         initramfs: &Path,
@@ -48,7 +48,7 @@ impl Qemu {
         let (output, output_end) = port()?;
         let (error, error_end) = port()?;
         let (report, report_end) = port()?;
-        let mut command = Command::new(PROGRAM);
+        let mut command = emulator.command();
         command
             .args(arguments(machine))
             .arg("-kernel")
@@ -77,7 +77,7 @@ impl Qemu {
         unsafe { command.pre_exec(die_with_parent) };
         let child = command
             .spawn()
-            .with_context(|| format!("cannot start {PROGRAM}; `cargo xtask setup` installs it"))?;
+            .with_context(|| format!("cannot start {}", command.get_program().display()))?;
         // The other ends close here, so that reading ours ends when qemu does.
         Ok((Self { child }, Ports { output, error, report }))
     }

@@ -41,7 +41,7 @@ pub fn run(cache: &Cache, args: &MatrixArgs) -> Result<u8> {
     let mut kernels = kernels.clone();
     kernels.sort_unstable();
     kernels.dedup();
-    setup::for_guests()?;
+    setup::for_guests(cache)?;
     let binaries = build::release(cache)?;
     let date = today()?;
     let mut tally = Tally::default();

@@ -2,6 +2,7 @@
 //!
 //! Every other verb asks for its part of it first, so each check is a matter of milliseconds.
 
+mod emulator;
 mod linker;
 mod packages;
 mod toolchain;
@@ -13,17 +14,20 @@ use std::{
 
 use anyhow::{Result, ensure};
 
-pub use self::toolchain::{Ebpf, clippy as ebpf_clippy};
+pub use self::{
+    emulator::Emulator,
+    toolchain::{Ebpf, clippy as ebpf_clippy},
+};
 use crate::{cache::Cache, kernel};
 
 /// What the guests need on the host. `dpkg-deb` and `apt-get` are there where packages are.
-const GUEST_PACKAGES: [&str; 4] = ["busybox-static", "kmod", "qemu-system-x86", "xz-utils"];
+const GUEST_PACKAGES: [&str; 3] = ["busybox-static", "kmod", "xz-utils"];
 
 /// Everything, down to the kernels that `cargo xtask test` boots.
 pub fn everything(cache: &Cache) -> Result<()> {
     let Ebpf { toolchain, path } = for_build(cache)?;
     eprintln!("xtask: eBPF toolchain {toolchain}, bpf-linker in {}", path.display());
-    for_guests()?;
+    for_guests(cache)?;
     for kernel in kernel::ensure(cache, &kernel::TESTED)? {
         eprintln!("xtask: guest kernel {} in {}", kernel.release, kernel.folder.display());
     }
@@ -40,12 +44,13 @@ pub fn for_build(cache: &Cache) -> Result<Ebpf> {
 }
 
 /// What is needed to boot a guest, but for its kernel.
-pub fn for_guests() -> Result<()> {
+pub fn for_guests(cache: &Cache) -> Result<()> {
     ensure!(
         cfg!(target_arch = "x86_64"),
         "guests have x86-64 kernels and run this machine's binaries, so they need an x86-64 host"
     );
-    packages::ensure("to boot guests", &GUEST_PACKAGES)
+    packages::ensure("to boot guests", &GUEST_PACKAGES)?;
+    Emulator::ensure(cache).map(drop)
 }
 
 fn has_static_libc() -> bool {

@@ -1,11 +1,21 @@
 //! Debian packages of the machine itself.
 
-use std::process::Command;
+use std::{
+    fs,
+    process::Command,
+    time::{Duration, SystemTime},
+};
 
 use anyhow::{Result, bail};
 
 use super::is_on_path;
 use crate::step;
+
+/// What apt fetches its lists into; each update changes it, whatever it brings.
+const LISTS: &str = "/var/lib/apt/lists/partial";
+
+/// Lists older than this name packages that are gone, and none of those that came since.
+const FRESH: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Installs those of the packages that are missing.
 pub fn ensure(purpose: &str, packages: &[&str]) -> Result<()> {
@@ -13,16 +23,20 @@ pub fn ensure(purpose: &str, packages: &[&str]) -> Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
-    let list = missing.join(" ");
+    install(purpose, &missing)
+}
+
+/// Installs the newest version on offer of each of the packages.
+pub fn install(purpose: &str, packages: &[&str]) -> Result<()> {
+    let list = packages.join(" ");
     // A package of the user's that stands in the way is the user's to remove.
     let install = format!("apt-get install --yes --no-install-recommends --no-remove {list}");
     if !rustix::process::geteuid().is_root() {
         bail!("{purpose}, this machine lacks: {list}\nrun, as root: {install}");
     }
-    if missing.iter().any(|package| !is_on_offer(package)) {
-        let mut update = Command::new("apt-get");
-        update.arg("update");
-        step::run("updating apt's package lists", update)?;
+    refresh();
+    if packages.iter().any(|package| !is_listed(package)) {
+        update()?;
     }
     let mut words = install.split(' ');
     let mut command = Command::new(words.next().unwrap_or_default());
@@ -32,6 +46,33 @@ pub fn ensure(purpose: &str, packages: &[&str]) -> Result<()> {
 
 /// Whether the machine's apt knows a package that can be installed.
 pub fn is_on_offer(package: &str) -> bool {
+    is_listed(package) || {
+        refresh();
+        is_listed(package)
+    }
+}
+
+/// Updates apt's lists if they are old and we may. Without the network the old ones may do.
+pub fn refresh() {
+    let age = fs::metadata(LISTS)
+        .and_then(|lists| lists.modified())
+        .map(|updated| SystemTime::now().duration_since(updated).unwrap_or_default());
+    let fresh = age.is_ok_and(|age| age < FRESH);
+    if !fresh
+        && rustix::process::geteuid().is_root()
+        && let Err(error) = update()
+    {
+        eprintln!("xtask: going on with apt's old package lists: {error:#}");
+    }
+}
+
+fn update() -> Result<()> {
+    let mut update = Command::new("apt-get");
+    update.arg("update");
+    step::run("updating apt's package lists", update)
+}
+
+fn is_listed(package: &str) -> bool {
     let mut policy = Command::new("apt-cache");
     policy.args(["policy", package]);
     step::ask(policy).is_ok_and(|text| has_candidate(&text))

@@ -49,7 +49,7 @@ fn choose(cache: &Cache) -> Result<String> {
     {
         return Ok(nightly);
     }
-    debian().context(
+    debian(cache).context(
         "no toolchain for eBPF: neither a nightly with rust-src (try `rustup toolchain install \
          nightly --component rust-src`) nor Debian's",
     )
@@ -104,12 +104,16 @@ fn nightly(cache: &Cache) -> Result<Option<String>> {
     Ok(None)
 }
 
-fn debian() -> Result<String> {
+fn debian(cache: &Cache) -> Result<String> {
     packages::ensure("to compile for BPF", &DEBIAN_PACKAGES)?;
     if is_on_path("rustup") && !toolchains()?.iter().any(|name| name == DEBIAN_TOOLCHAIN) {
         let mut link = Command::new("rustup");
         link.args(["toolchain", "link", DEBIAN_TOOLCHAIN, "/usr"]);
         step::run("making Debian's Rust toolchain known to rustup", link)?;
+    }
+    // One that was installed long ago may be older than anything bpf-linker works with.
+    if !linker::is_obtainable(cache, llvm_major(DEBIAN_TOOLCHAIN)?) {
+        packages::install("a newer compiler for BPF", &DEBIAN_PACKAGES)?;
     }
     Ok(DEBIAN_TOOLCHAIN.to_owned())
 }

@@ -123,7 +123,7 @@ fn unit_tests(tally: &mut Tally) {
 }
 
 fn end_to_end_tests(cache: &Cache, wanted: &[Series], tally: &mut Tally) -> Result<()> {
-    let ready = setup::for_guests().and_then(|()| build::release(cache));
+    let ready = setup::for_guests(cache).and_then(|()| build::release(cache));
     let binaries = match ready {
         Ok(binaries) => binaries,
         Err(error) => {

@@ -56,10 +56,15 @@ impl Emulator {
     /// The command that starts it.
     pub fn command(&self) -> Command {
         let Some(root) = &self.unpacked else { return Command::new(PROGRAM) };
-        let libraries = root.join("usr/lib").join(format!("{}-linux-gnu", env::consts::ARCH));
+        let triplet = format!("{}-linux-gnu", env::consts::ARCH);
+        let [libraries, old_libraries] =
+            ["usr/lib", "lib"].map(|folder| root.join(folder).join(&triplet));
+        let mut search_path = libraries.clone().into_os_string();
+        search_path.push(":");
+        search_path.push(old_libraries);
         let mut command = Command::new(root.join("usr/bin").join(PROGRAM));
         command
-            .env("LD_LIBRARY_PATH", &libraries)
+            .env("LD_LIBRARY_PATH", search_path)
             .env("QEMU_MODULE_DIR", libraries.join("qemu"))
             .args([OsString::from("-L"), root.join("usr/share/qemu").into()])
             .args([OsString::from("-L"), root.join("usr/share/seabios").into()]);
@@ -85,6 +90,9 @@ fn unpack(cache: &Cache) -> Result<()> {
     for package in fs::read_dir(&downloads).context("cannot list what was downloaded")? {
         extract(&package.context("cannot list what was downloaded")?.path(), &root)?;
     }
+    let mut version = Emulator { unpacked: Some(root.clone()) }.command();
+    version.arg("--version");
+    step::ask(version).context("Debian's qemu does not start on this machine")?;
     cache.keep(&root, NAME)?;
     Ok(())
 }

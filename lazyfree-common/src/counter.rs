@@ -101,10 +101,9 @@ slots! {
         MarkedPages,
         /// Of those, pages marked while free memory was under the throttle threshold.
         MarkedUnderPressurePages,
-        /// Marked folios whose flags were looked at.
-        DeactivatedSampled,
-        /// Of those, folios with PG_active set.
-        DeactivatedActive,
+        /// Of the marked pages, those that were on an active list, estimated call by call from
+        /// PG_active of the folios that wait in the batch when it returns.
+        DeactivatedPages,
         /// Swap entries freed inside `madvise_free_pte_range`.
         SwapEntriesFreed,
         /// Pages in batches whose failures could not be told apart one by one; they are in

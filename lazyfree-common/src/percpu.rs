@@ -61,6 +61,8 @@ pub struct PerCpu {
     pub percpu_offset: u64,
     /// PGLAZYFREE plus the folios in this CPU's lazyfree batch.
     pub marked: Telescope,
+    /// Pages marked since folios in the batch were last looked at.
+    pub unsampled: u64,
     /// PGLAZYFREED.
     pub hit: Telescope,
     /// Discriminant of [`crate::Reclaimer`] that entered reclaim on this CPU last.
@@ -77,4 +79,4 @@ pub struct PerCpu {
 pub const WORDS: usize = size_of::<PerCpu>() / 8;
 
 const _: () =
-    assert!(size_of::<PerCpu>() == SLOTS * 8 + Family::COUNT * size_of::<Histogram>() + 16 * 8);
+    assert!(size_of::<PerCpu>() == SLOTS * 8 + Family::COUNT * size_of::<Histogram>() + 17 * 8);

@@ -110,24 +110,33 @@ fn under_pressure() -> bool {
     free.is_some_and(|free| free < control.throttle_threshold_pages)
 }
 
-/// Looks at the last folios in the batch: marked by this call, and not yet moved.
+/// Looks at the last folios in the batch, marked by this call and not yet moved, and takes their
+/// share on an active list for that of all pages marked since folios were last looked at. A call
+/// that leaves the batch empty is so estimated with the next one, and what was once credited stays.
 #[inline(always)]
 fn sample_active(cpu: &mut PerCpu, marked: u64) {
     if layout!(batch_folios) == ABSENT {
         return;
     }
+    telescope::add(&mut cpu.unsampled, marked);
     let offset = cpu.percpu_offset;
     let Some(batched) = batched(offset) else { return };
     let folios = layout!(lazyfree_batch) + offset + u64::from(layout!(batch_folios));
+    let (mut sampled, mut active) = (0, 0);
     for index in 1..=SAMPLED_FOLIOS as u64 {
         if index > batched || index > marked {
-            return;
+            break;
         }
-        let Some(address) = read::<u64>(folios + (batched - index) * 8) else { return };
-        let page = Page::read_or_zero(address);
-        cpu.counters[Counter::DeactivatedSampled as usize] += 1;
-        cpu.counters[Counter::DeactivatedActive as usize] += u64::from(page.active());
+        let Some(address) = read::<u64>(folios + (batched - index) * 8) else { break };
+        sampled += 1;
+        active += u64::from(Page::read_or_zero(address).active());
     }
+    let pages = cpu.unsampled;
+    if sampled == 0 || (pages as i64) <= 0 {
+        return;
+    }
+    telescope::add(&mut cpu.unsampled, pages.wrapping_neg());
+    telescope::add(&mut cpu.counters[Counter::DeactivatedPages as usize], pages * active / sampled);
 }
 
 /// A swap entry was freed, by whomever.

@@ -252,8 +252,7 @@ impl Host {
             }
             self.mark(1024 + 512 * (second % 9));
             self.count(Counter::AdvisedPages, 640);
-            self.count(Counter::DeactivatedSampled, 16);
-            self.count(Counter::DeactivatedActive, second % 4);
+            self.count(Counter::DeactivatedPages, (second % 4) * (64 + 32 * (second % 9)));
             self.count(Counter::SwapEntriesFreed, u64::from(second % 10 == 0) * 12);
             for batch in 0..second % 20 {
                 let redirtied = u64::from(batch % 3 == 0) * 7;

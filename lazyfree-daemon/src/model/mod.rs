@@ -245,14 +245,7 @@ fn total(plan: &SignalPlan, first: &Sample, now: &Sample) -> Option<Total> {
         Signal::Advised => counted(Counter::AdvisedPages),
         Signal::Marked => counted(Counter::MarkedPages),
         Signal::MarkedUnderPressure => counted(Counter::MarkedUnderPressurePages),
-        Signal::Deactivated => {
-            let sampled = delta(first, now, Counter::DeactivatedSampled);
-            let active = delta(first, now, Counter::DeactivatedActive);
-            let marked = forward(delta(first, now, Counter::MarkedPages));
-            // Nothing was sampled only where nothing was marked through a batch.
-            let share = if sampled == 0 { 0.0 } else { active as f64 / sampled as f64 };
-            Total { pages: (marked as f64 * share).round() as u64, by_reclaimer: None }
-        }
+        Signal::Deactivated => counted(Counter::DeactivatedPages),
         Signal::SwapEntriesFreed => counted(Counter::SwapEntriesFreed),
         Signal::Attempts => split(&[
             PerReclaimer::Hit,

@@ -126,6 +126,7 @@ fn every_counter_is_shown_by_its_signal_alone() {
         (Counter::AdvisedPages as usize, vec![Signal::Advised]),
         (Counter::MarkedPages as usize, vec![Signal::Marked]),
         (Counter::MarkedUnderPressurePages as usize, vec![Signal::MarkedUnderPressure]),
+        (Counter::DeactivatedPages as usize, vec![Signal::Deactivated]),
         (Counter::SwapEntriesFreed as usize, vec![Signal::SwapEntriesFreed]),
         (direct(PerReclaimer::Hit), vec![Signal::Attempts, Signal::Hit]),
         (direct(PerReclaimer::Redirtied), vec![Signal::Attempts, Signal::Redirtied]),
@@ -145,18 +146,6 @@ fn every_counter_is_shown_by_its_signal_alone() {
         let expected: Vec<_> = expected.into_iter().map(|signal| (signal, Some(3))).collect();
         assert_eq!(moved, expected, "{slot}");
     }
-}
-
-#[test]
-fn deactivated_is_scaled_from_the_sampled_share() {
-    let mut host = Host::new();
-    host.count(Counter::DeactivatedSampled, 1_000);
-    host.advance(1);
-    host.mark(900);
-    assert_eq!(pages(&host.advance(1), Signal::Deactivated), Some(0), "nothing was sampled yet");
-    host.count(Counter::DeactivatedSampled, 40);
-    host.count(Counter::DeactivatedActive, 10);
-    assert_eq!(pages(&host.advance(1), Signal::Deactivated), Some(225));
 }
 
 #[test]

@@ -18,13 +18,16 @@ fn deactivated() -> Result<Outcome> {
         Some(true) => Some(Setting::change(LRU_GEN, "n")?),
         _ => None,
     };
-    for (workload, pages) in [("mark --pages 4096", 0), ("mark --pages 4096 --active", 4096)] {
+    // The last of the 8 calls may be the one that leaves no folio to look at.
+    for (workload, pages) in
+        [("mark --pages 4096", 0..=0), ("mark --pages 4096 --active", 4096 - 512..=4096)]
+    {
         let counted = count(Family::Fentry, &[], workload)?;
         counted.is("marked", 4096)?;
         let (found, accuracy) = (counted.pages("deactivated")?, counted.accuracy("deactivated")?);
         ensure!(
-            (found, accuracy) == (pages, "estimate"),
-            "{workload}: {pages} should be estimated, {found} is {accuracy}{}",
+            pages.contains(&found) && accuracy == "estimate",
+            "{workload}: {pages:?} should be estimated, {found} is {accuracy}{}",
             counted.text()
         );
     }

@@ -309,7 +309,7 @@ pub struct Sample {
     /// Processes that gave memory back, or that the `/proc` of the mode `procfs` shows.
     #[serde(default)]
     pub processes: Vec<ProcessSample>,
-    /// Memory cgroups with lazyfree counts of their own; empty without cgroup v2.
+    /// Memory cgroups; empty without cgroup v2.
     #[serde(default)]
     pub cgroups: Vec<CgroupSample>,
     /// Free memory in kB.
@@ -361,9 +361,9 @@ pub struct ProcessSample {
 pub struct CgroupSample {
     /// Path below the root of the hierarchy, with a leading slash.
     pub path: String,
-    /// Pages that became lazyfree, since the cgroup was made.
+    /// Pages that became lazyfree, since it was first seen, or was made if that is later.
     pub pglazyfree: u64,
-    /// Lazyfree pages that reclaim freed, since the cgroup was made.
+    /// Lazyfree pages that reclaim freed, since then.
     pub pglazyfreed: u64,
 }
 

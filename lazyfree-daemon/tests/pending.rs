@@ -84,8 +84,8 @@ fn own(rows: Vec<ProcessSample>) -> Option<ProcessSample> {
 }
 
 /// What surveys say of this process, in a mode where probes saw `observed`.
-fn survey(mode: &str, observed: &[ProcessSample]) -> ProcessSample {
-    let mut survey = Survey::start(mode, Duration::from_secs(1));
+fn survey(searches: bool, observed: &[ProcessSample]) -> ProcessSample {
+    let mut survey = Survey::start(searches, Duration::from_secs(1));
     // The first goes through all of `/proc`, and nobody waits for it.
     let rows = (0..1000).filter_map(|_| {
         thread::sleep(Duration::from_millis(10));
@@ -126,7 +126,7 @@ fn memory_given_back_is_pending_until_it_is_unmapped() {
     assert_ne!(row.lazyfree_kb, Some(0));
 
     let observed = ProcessSample { tgid: process::id(), calls: Some(2), ..Default::default() };
-    let (searched, completed) = (survey("procfs", &[]), survey("fentry", &[observed]));
+    let (searched, completed) = (survey(true, &[]), survey(false, &[observed]));
     assert_ne!(searched.lazyfree_kb, Some(0));
     assert_eq!((completed.calls, completed.lazyfree_kb), (Some(2), searched.lazyfree_kb));
 

@@ -50,7 +50,8 @@ pub struct Report {
     /// What the processes did that have no row; absent where calls aren't observed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other_processes: Option<OtherProcesses>,
-    /// Memory cgroups with lazyfree pages, by the kernel's own count; absent if there is none.
+    /// Memory cgroups, their descendants included, in which pages became lazyfree or were reclaimed,
+    /// by the kernel's own count; absent if there is none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cgroups: Vec<Cgroup>,
     /// What each of the kernel's counters moved by.

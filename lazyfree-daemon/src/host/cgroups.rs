@@ -62,13 +62,27 @@ pub enum Unavailable {
 }
 
 /// The lines of `memory.stat` that matter here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     pglazyfree: u64,
     pglazyfreed: u64,
 }
 
 impl Counts {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            pglazyfree: self.pglazyfree + other.pglazyfree,
+            pglazyfreed: self.pglazyfreed + other.pglazyfreed,
+        }
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self {
+            pglazyfree: self.pglazyfree.saturating_sub(before.pglazyfree),
+            pglazyfreed: self.pglazyfreed.saturating_sub(before.pglazyfreed),
+        }
+    }
+
     fn parse(text: &str) -> Option<Self> {
         let value = |name: &str| {
             let mut pairs = text.lines().filter_map(|line| line.split_once(' '));
@@ -78,16 +92,55 @@ impl Counts {
     }
 }
 
+/// One reading of a cgroup.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    /// The folder's, which is another one if the cgroup was removed and made again.
+    inode: u64,
+    counts: Counts,
+}
+
+/// A path, and what the cgroups that were there counted since it is followed.
+#[derive(Clone, Copy, Debug)]
+struct Followed {
+    /// Of those that have been removed.
+    removed: Counts,
+    /// What the one that is there had counted before.
+    base: Counts,
+    latest: Reading,
+}
+
+impl Followed {
+    /// A path that is new. `is_new` is whether its cgroup is too: then all that it counted is since.
+    fn new(reading: Reading, is_new: bool) -> Self {
+        let base = if is_new { Counts::default() } else { reading.counts };
+        Self { removed: Counts::default(), base, latest: reading }
+    }
+
+    fn then(self, reading: Reading) -> Self {
+        if reading.inode == self.latest.inode {
+            return Self { latest: reading, ..self };
+        }
+        Self { removed: self.counted(), base: Counts::default(), latest: reading }
+    }
+
+    fn counted(&self) -> Counts {
+        self.removed.plus(self.latest.counts.since(self.base))
+    }
+}
+
 /// Counts of all cgroups, kept from one reading to the next.
 #[derive(Debug)]
 pub struct Cgroups {
     mount: Mount,
-    rounds: Rounds<PathBuf, Counts>,
+    rounds: Rounds<PathBuf, Followed>,
     ration: Ration,
     walk: Walk,
     walk_ration: Ration,
     /// When the walk began.
     began: Option<Duration>,
+    /// Whether a walk has seen every cgroup there was: one that is found afterwards is new.
+    knows_all: bool,
 }
 
 /// Where the hierarchy can be seen.
@@ -119,6 +172,8 @@ impl Mount {
 #[derive(Debug, Default)]
 struct Walk {
     ahead: VecDeque<PathBuf>,
+    /// Whether folders were left out for want of room.
+    is_cut: bool,
 }
 
 impl Iterator for Walk {
@@ -132,8 +187,13 @@ impl Iterator for Walk {
         let entries = has_children.then(|| fs::read_dir(&folder).ok()).flatten();
         let children = entries.into_iter().flatten().flatten();
         let children = children.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        let room = MAX_AHEAD.saturating_sub(self.ahead.len());
-        self.ahead.extend(children.take(room).map(|entry| entry.path()));
+        for child in children {
+            if self.ahead.len() >= MAX_AHEAD {
+                self.is_cut = true;
+                break;
+            }
+            self.ahead.push_back(child.path());
+        }
         Some(folder)
     }
 }
@@ -162,41 +222,53 @@ impl Cgroups {
             walk: Walk::default(),
             walk_ration: Ration::new(walk, FIRST_WALK),
             began: None,
+            knows_all: false,
         }
     }
 
     /// Reads some of the cgroups, and looks for new ones. `now` is of any clock that doesn't step.
     pub fn read(&mut self, now: Duration) {
         self.ration.begin();
-        self.rounds.turn(&mut self.ration, |folder| timed(|| read(folder)));
+        self.rounds.turn(&mut self.ration, |folder, before| {
+            let (reading, cost) = timed(|| read(folder));
+            let followed = reading.map(|reading| match before {
+                Some(before) => before.then(reading),
+                None => Followed::new(reading, false),
+            });
+            (followed, cost)
+        });
 
         self.walk_ration.begin();
         let due = self.began.is_none_or(|began| now.saturating_sub(began) >= WALK_EVERY);
         if due && self.walk.ahead.is_empty() {
             self.began = Some(now);
-            self.walk.ahead.push_back(self.mount.point.clone());
+            self.walk = Walk { ahead: [self.mount.point.clone()].into(), is_cut: false };
         }
         while self.walk_ration.is_left() && self.rounds.len() < MAX_CGROUPS {
             let (folder, cost) = timed(|| self.walk.next());
             self.walk_ration.spend(cost);
-            let Some(folder) = folder else { return };
+            let Some(folder) = folder else {
+                self.knows_all |= !self.walk.is_cut;
+                return;
+            };
             if self.rounds.contains(&folder) {
                 continue;
             }
-            let (counts, cost) = timed(|| read(&folder));
+            let (reading, cost) = timed(|| read(&folder));
             self.walk_ration.spend(cost);
-            if let Some(counts) = counts {
-                self.rounds.insert(folder, counts);
+            if let Some(reading) = reading {
+                self.rounds.insert(folder, Followed::new(reading, self.knows_all));
             }
         }
+        // Those that are left out now won't be new when there is room for them.
+        self.knows_all &= self.rounds.len() < MAX_CGROUPS;
     }
 
-    /// What was read last of each, in the order of their paths.
+    /// What each is known to have counted, in the order of their paths.
     pub fn rows(&self) -> Vec<CgroupSample> {
-        let row = |(folder, counts): (&PathBuf, &Counts)| CgroupSample {
-            path: self.mount.path(folder),
-            pglazyfree: counts.pglazyfree,
-            pglazyfreed: counts.pglazyfreed,
+        let row = |(folder, followed): (&PathBuf, &Followed)| {
+            let Counts { pglazyfree, pglazyfreed } = followed.counted();
+            CgroupSample { path: self.mount.path(folder), pglazyfree, pglazyfreed }
         };
         self.rounds.iter().map(row).collect()
     }
@@ -207,12 +279,14 @@ fn has_memory(controllers: &str) -> bool {
     controllers.split_whitespace().any(|name| name == "memory")
 }
 
-/// Reads one cgroup. `None` if it is gone or has no counts of its own.
-fn read(folder: &Path) -> Option<Counts> {
+/// Reads one cgroup. `None` if it is gone or the memory controller is off for it.
+fn read(folder: &Path) -> Option<Reading> {
+    // Of one that is removed and made again meanwhile, the next reading will see another inode.
+    let inode = fs::metadata(folder).ok()?.ino();
     // Large enough that the kernel gives all of it at once.
     let mut text = String::with_capacity(4096);
     File::open(folder.join("memory.stat")).ok()?.read_to_string(&mut text).ok()?;
-    Counts::parse(&text)
+    Some(Reading { inode, counts: Counts::parse(&text)? })
 }
 
 #[cfg(test)]
@@ -249,7 +323,6 @@ mod tests {
 
     #[test]
     fn a_tree_is_walked_and_followed() {
-        const LATER: Duration = Duration::from_secs(10);
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         make(root, 9, 4);
@@ -258,16 +331,75 @@ mod tests {
         assert!(!root.join("system.slice/memory.stat").exists());
         let mut cgroups = at(root);
         cgroups.read(Duration::ZERO);
-        assert_eq!(cgroups.rows(), [row("/", 9, 4), row("/system.slice/a", 5, 2)]);
+        assert_eq!(cgroups.rows(), [row("/", 0, 0), row("/system.slice/a", 0, 0)]);
 
-        make(&root.join("system.slice/a"), 6, 3);
+        make(&root.join("system.slice/a"), 6, 4);
         make(&root.join("b"), 1, 0);
-        cgroups.read(LATER - Duration::from_millis(1));
-        assert_eq!(cgroups.rows(), [row("/", 9, 4), row("/system.slice/a", 6, 3)]);
+        cgroups.read(WALK_EVERY - Duration::from_millis(1));
+        assert_eq!(cgroups.rows(), [row("/", 0, 0), row("/system.slice/a", 1, 2)]);
 
+        // It has been made since the walk before, and all that it counted is since then.
         fs::remove_dir_all(root.join("system.slice")).unwrap();
-        cgroups.read(LATER);
-        assert_eq!(cgroups.rows(), [row("/", 9, 4), row("/b", 1, 0)]);
+        cgroups.read(WALK_EVERY);
+        assert_eq!(cgroups.rows(), [row("/", 0, 0), row("/b", 1, 0)]);
+    }
+
+    #[test]
+    fn what_was_counted_before_is_not_ours_however_late_it_is_found() {
+        const CGROUPS: u64 = 20;
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..CGROUPS {
+            make(&folder.path().join(format!("{number:02}")), 7, 7);
+        }
+        let mut cgroups = at(folder.path());
+        let mut ticks = 0;
+        while !cgroups.knows_all && ticks < 1000 {
+            // Used up by the first folder that takes any time.
+            cgroups.walk_ration = Ration::new(Duration::from_nanos(1), Duration::from_nanos(1));
+            cgroups.read(Duration::from_millis(ticks));
+            ticks += 1;
+        }
+        assert!(cgroups.knows_all);
+        assert!(ticks > 1, "the walk was meant to take several ticks");
+        let rows = cgroups.rows();
+        assert_eq!(rows.len() as u64, CGROUPS);
+        assert!(rows.iter().all(|row| row.pglazyfree == 0 && row.pglazyfreed == 0), "{rows:?}");
+    }
+
+    #[test]
+    fn a_walk_that_leaves_some_out_makes_none_new() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..=MAX_AHEAD {
+            fs::create_dir(folder.path().join(number.to_string())).unwrap();
+        }
+        let mut cgroups = at(folder.path());
+        while cgroups.began.is_none() || !cgroups.walk.ahead.is_empty() {
+            cgroups.read(Duration::ZERO);
+        }
+        cgroups.read(Duration::ZERO);
+        assert!(!cgroups.knows_all);
+    }
+
+    #[test]
+    fn a_cgroup_that_is_made_again_goes_on_from_what_the_one_before_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        make(&root.join("a"), 100, 50);
+        let mut cgroups = at(root);
+        cgroups.read(Duration::ZERO);
+        make(&root.join("a"), 110, 51);
+        cgroups.read(Duration::ZERO);
+        assert_eq!(cgroups.rows(), [row("/a", 10, 1)]);
+
+        // More than its predecessor had: only the folder tells them apart.
+        make(&root.join("next"), 200, 60);
+        fs::remove_dir_all(root.join("a")).unwrap();
+        fs::rename(root.join("next"), root.join("a")).unwrap();
+        cgroups.read(Duration::ZERO);
+        assert_eq!(cgroups.rows(), [row("/a", 210, 61)]);
+        make(&root.join("a"), 201, 61);
+        cgroups.read(Duration::ZERO);
+        assert_eq!(cgroups.rows(), [row("/a", 211, 62)]);
     }
 
     #[test]
@@ -295,7 +427,7 @@ mod tests {
             make(&folder.path().join(format!("z{number:04}")), 1, 1);
         }
         let mut cgroups = at(folder.path());
-        // Enough walks, however slow the disk is.
+        // Enough ticks, however slow the disk is.
         for tick in 0..100 {
             cgroups.read(WALK_EVERY * tick);
         }

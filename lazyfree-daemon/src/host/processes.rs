@@ -152,7 +152,7 @@ impl Pending {
 
     fn take_turns(&mut self) {
         self.ration.begin();
-        self.rounds.turn(&mut self.ration, |tgid| {
+        self.rounds.turn(&mut self.ration, |tgid, _| {
             let (memory, cost) = timed(|| read(*tgid));
             if memory.is_none() {
                 self.unreadable.insert(*tgid);

@@ -57,15 +57,20 @@ impl<K: Clone + Ord, V> Rounds<K, V> {
         self.values.iter().filter_map(|(key, value)| Some((key, value.as_ref()?)))
     }
 
-    /// Reads, each at most once, as many as the ration allows. `read` gives a value, or `None` of
-    /// what is gone and gets forgotten, and what the reading cost.
-    pub fn turn(&mut self, ration: &mut Ration, mut read: impl FnMut(&K) -> (Option<V>, Duration)) {
+    /// Reads, each at most once, as many as the ration allows. `read` is told what was read last, and
+    /// gives a value, or `None` of what is gone and gets forgotten, and what the reading cost.
+    pub fn turn(
+        &mut self,
+        ration: &mut Ration,
+        mut read: impl FnMut(&K, Option<&V>) -> (Option<V>, Duration),
+    ) {
         for _ in 0..self.values.len() {
             if !ration.is_left() {
                 return;
             }
             let Some(key) = self.next() else { return };
-            let (value, cost) = read(&key);
+            let before = self.values.get(&key).and_then(Option::as_ref);
+            let (value, cost) = read(&key, before);
             ration.spend(cost);
             match value {
                 Some(value) => self.insert(key.clone(), value),
@@ -103,7 +108,7 @@ mod tests {
     ) -> Vec<u32> {
         let mut read = Vec::new();
         ration.begin();
-        rounds.turn(ration, |key| {
+        rounds.turn(ration, |key, _| {
             read.push(*key);
             (value(*key), COST)
         });
@@ -119,6 +124,20 @@ mod tests {
         assert_eq!(rounds.iter().collect::<Vec<_>>(), [(&1, &10), (&2, &20)]);
         assert_eq!(tick(&mut rounds, &mut ration, |key| Some(key * 100)), [3, 1]);
         assert_eq!(rounds.iter().collect::<Vec<_>>(), [(&1, &100), (&2, &20), (&3, &300)]);
+    }
+
+    #[test]
+    fn a_reading_is_told_of_the_one_before() {
+        let mut rounds = Rounds::new();
+        let mut ration = ration(2);
+        rounds.keep_only([1, 2].into());
+        rounds.insert(2, 5);
+        for expected in [[(1, 1), (2, 6)], [(1, 2), (2, 7)]] {
+            ration.begin();
+            rounds.turn(&mut ration, |_, before| (Some(before.unwrap_or(&0) + 1), COST));
+            let found: Vec<_> = rounds.iter().map(|(key, value)| (*key, *value)).collect();
+            assert_eq!(found, expected);
+        }
     }
 
     #[test]

@@ -42,16 +42,13 @@ struct Findings {
 }
 
 impl Survey {
-    /// Starts the thread. `mode` is that of the session, `interval` the time between two samples.
-    pub fn start(mode: &str, interval: Duration) -> Self {
+    /// Starts the thread. `searches` is whether processes are looked for in `/proc`, as the probes see
+    /// none; `interval` is the time between two samples.
+    pub fn start(searches: bool, interval: Duration) -> Self {
         let share = MAX_SHARE.min(interval / SHARE);
-        let searches = mode == "procfs";
-        // In the other modes the probes count by cgroup.
-        let cgroups = matches!(mode, "procfs" | "tracepoint").then(|| Cgroups::open(share));
-        let cgroups = cgroups.transpose().unwrap_or_else(|reason| {
-            tracing::info!("no counts by cgroup: {reason}");
-            None
-        });
+        let cgroups = Cgroups::open(share);
+        let cgroups =
+            cgroups.inspect_err(|reason| tracing::info!("no counts by cgroup: {reason}")).ok();
         let mut surveyor = Surveyor {
             began: Instant::now(),
             searches,

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use aya::{
-    Btf, Ebpf, EbpfLoader, Endianness, include_bytes_aligned,
+    Btf, Ebpf, EbpfError, EbpfLoader, Endianness, include_bytes_aligned,
     maps::MapError,
     programs::{Program, ProgramError, RawTracePoint, RawTracePointRunOptions, TestRun as _},
     util::online_cpus,
@@ -22,12 +22,12 @@ use super::{
     offer::Offer,
     plan::{self, Candidate, ProbeKind, plan},
     privileges::Lockdown,
-    refusal::{describe, is_not_permitted, refusal},
+    refusal::{describe, refusal, refusal_of_maps},
     release::Release,
     vmemmap,
 };
 use crate::{
-    sample::{Cause, FamilyName, Refused, Session},
+    sample::{FamilyName, Refused, Session},
     signal::HookKind,
 };
 
@@ -155,15 +155,14 @@ impl Probes {
         let mut resolved = resolve(offer, page_size);
         let mut bpf = match load(&resolved.layout, level) {
             Ok(bpf) => bpf,
-            Err(error) if is_not_permitted(&error) => {
-                let refused = refused_to_all(&describe(&error), offer.release);
+            Err(error) => {
+                let refused = refused_to_all(&error, offer.release);
                 for hook in hooks(options) {
                     let plan = plan(hook, offer, options.kind);
                     outcomes.insert(hook, plan.carry_out(|candidate| Err(refused(candidate))));
                 }
                 return Ok(None);
             }
-            Err(error) => return Err(OpenError::Load(describe(&error))),
         };
         // Whether kernel memory may be read is found out by doing so; the lockdown that would
         // tell needn't be readable.
@@ -234,7 +233,7 @@ fn hooks(options: Options) -> impl Iterator<Item = Hook> {
     Hook::ALL.into_iter().filter(move |hook| *hook != Hook::Unmap || options.audit)
 }
 
-fn load(layout: &Layout, log_level: u8) -> Result<Ebpf, aya::EbpfError> {
+fn load(layout: &Layout, log_level: u8) -> Result<Ebpf, EbpfError> {
     EbpfLoader::new()
         // The types of the kernel are read once, by us: the object has nothing to relocate.
         .btf(None)
@@ -243,19 +242,17 @@ fn load(layout: &Layout, log_level: u8) -> Result<Ebpf, aya::EbpfError> {
         .load(OBJECT)
 }
 
-/// Maps are refused to this process, and so is everything else.
-fn refused_to_all(reason: &str, release: Release) -> impl Fn(&Candidate) -> Box<Refused> + use<> {
-    let reason = format!("the kernel refused to create BPF maps ({reason})");
-    let mut fix = plan::PRIVILEGES.to_owned();
-    if release < Release::new(5, 11) {
-        // Maps are charged to RLIMIT_MEMLOCK there.
-        fix += ", and before 5.11 CAP_SYS_RESOURCE";
-    }
+/// The maps could not be made, which all programs need.
+fn refused_to_all(
+    error: &EbpfError,
+    release: Release,
+) -> impl Fn(&Candidate) -> Box<Refused> + use<> {
+    let (cause, reason, fix) = refusal_of_maps(error, release);
     move |candidate| {
         Box::new(Refused {
             kind: candidate.entry,
             symbol: candidate.symbol.to_owned(),
-            cause: Cause::NotPermitted,
+            cause,
             reason: reason.clone(),
             fix: fix.clone(),
             verifier_log: String::new(),

@@ -1,6 +1,10 @@
 //! Why the kernel refused a program, in words that lead on. Pure.
 
-use std::{error::Error, io::ErrorKind, iter::successors};
+use std::{
+    error::Error,
+    io::{self, ErrorKind},
+    iter::successors,
+};
 
 use aya::{
     EbpfError,
@@ -10,8 +14,9 @@ use aya::{
 
 use super::{
     offer::Offer,
-    plan::{MOUNT_TRACEFS, UNLOCK},
+    plan::{MOUNT_TRACEFS, PRIVILEGES, UNLOCK},
     privileges::Lockdown,
+    release::Release,
 };
 use crate::{
     sample::{Cause, Refused},
@@ -94,11 +99,26 @@ fn verifier_log(error: &ProgramError) -> String {
     lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
 }
 
-/// Whether this process may not use BPF at all.
-pub fn is_not_permitted(error: &EbpfError) -> bool {
-    chain(error)
-        .filter_map(|error| error.downcast_ref::<std::io::Error>())
-        .any(|error| error.kind() == ErrorKind::PermissionDenied)
+/// What to say of all programs where not even the maps could be made.
+pub fn refusal_of_maps(error: &EbpfError, release: Release) -> (Cause, String, String) {
+    let kinds = || {
+        let errors = chain(error).filter_map(|error| error.downcast_ref::<io::Error>());
+        errors.map(io::Error::kind)
+    };
+    if kinds().any(|kind| kind == ErrorKind::Unsupported) {
+        let reason = "this kernel has no bpf system call (CONFIG_BPF_SYSCALL)".to_owned();
+        return (Cause::NotBuiltIn, reason, "a kernel built with CONFIG_BPF_SYSCALL=y".to_owned());
+    }
+    let reason = format!("the kernel refused to create BPF maps ({})", describe(error));
+    if kinds().any(|kind| kind == ErrorKind::PermissionDenied) {
+        let mut fix = PRIVILEGES.to_owned();
+        if release < Release::new(5, 11) {
+            // Maps are charged to RLIMIT_MEMLOCK there.
+            fix += ", and before 5.11 CAP_SYS_RESOURCE";
+        }
+        return (Cause::NotPermitted, reason, fix);
+    }
+    (Cause::Refused, reason, String::new())
 }
 
 /// An error and its causes.
@@ -119,4 +139,40 @@ pub fn describe(error: &(dyn Error + 'static)) -> String {
         }
     }
     causes.join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use aya::maps::MapError;
+
+    use super::*;
+
+    fn of_maps(errno: i32, release: Release) -> (Cause, String, String) {
+        let io_error = io::Error::from_raw_os_error(errno);
+        refusal_of_maps(
+            &MapError::CreateError { name: "TOTALS".to_owned(), io_error }.into(),
+            release,
+        )
+    }
+
+    #[test]
+    fn maps_that_are_refused_are_told_apart_by_the_error() {
+        let new = Release::new(6, 1);
+        let (cause, reason, fix) = of_maps(libc::ENOSYS, new);
+        assert_eq!((cause, &*fix), (Cause::NotBuiltIn, "a kernel built with CONFIG_BPF_SYSCALL=y"));
+        assert!(reason.contains("no bpf system call"), "{reason}");
+
+        let (cause, reason, fix) = of_maps(libc::EPERM, new);
+        assert_eq!((cause, &*fix), (Cause::NotPermitted, PRIVILEGES));
+        assert!(reason.contains("Operation not permitted"), "{reason}");
+        assert!(of_maps(libc::EPERM, Release::new(5, 10)).2.contains("CAP_SYS_RESOURCE"));
+
+        // Neither a matter of privileges nor of the kernel's build: whatever it is, it is told.
+        for errno in [libc::E2BIG, libc::EINVAL, libc::ENOMEM] {
+            let (cause, reason, _) = of_maps(errno, new);
+            assert_eq!(cause, Cause::Refused);
+            let told = io::Error::from_raw_os_error(errno).to_string();
+            assert!(reason.contains(&told), "{reason}");
+        }
+    }
 }

@@ -411,7 +411,7 @@ fn processes(first: &Sample, now: &Sample) -> Vec<ProcessState> {
     rows
 }
 
-/// A cgroup that is new since the first sample has counted from 0.
+/// A cgroup that is not in the first sample has counted from 0 since.
 fn cgroups(first: &Sample, now: &Sample) -> Vec<CgroupState> {
     let before: BTreeMap<_, _> = first.cgroups.iter().map(|row| (&*row.path, row)).collect();
     let mut rows: Vec<_> = now

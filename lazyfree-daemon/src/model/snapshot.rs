@@ -37,7 +37,7 @@ pub struct Snapshot {
     pub processes: Vec<ProcessState>,
     /// Processes for which there was no room in the kernel's table.
     pub other_processes: OtherProcesses,
-    /// Memory cgroups with lazyfree pages of their own, those that marked most first.
+    /// Memory cgroups in which, or below which, pages became lazyfree or were reclaimed, those that marked most first.
     pub cgroups: Vec<CgroupState>,
     /// Events of the ring buffer.
     pub events: Events,

@@ -40,7 +40,7 @@ impl Live {
         let mut ticks = interval(options.interval);
         // After a stall the next sample is due an interval later, not at once for each one missed.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let survey = Survey::start(&session.mode, options.interval);
+        let survey = Survey::start(session.mode == "procfs", options.interval);
         Ok(Self { probes, session: Arc::new(session), survey, ticks })
     }
 

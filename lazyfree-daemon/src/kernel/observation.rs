@@ -23,6 +23,9 @@ const STRUCT_PAGE: u32 = 64;
 /// (measured: not yet in 6.12).
 pub const LAZYFREE_FAIL_IS_REDIRTY: Release = Release::new(6, 16);
 
+/// From here on `mm_vmscan_reclaim_pages` tells of the batches of `reclaim_pages`.
+const RECLAIM_PAGES_IS_TRACED: Release = Release::new(6, 16);
+
 /// From here on the multi-generational LRU leaves dirty lazyfree folios to `shrink_folio_list`.
 const MGLRU_LEAVES_DIRTY: Release = Release::new(6, 12);
 
@@ -182,9 +185,9 @@ pub fn signals(outcomes: &Outcomes, resolved: &Resolved, facts: Facts) -> Vec<Si
 }
 
 /// One row for each kind of stall.
-pub fn stalls(outcomes: &Outcomes) -> Vec<StallPlan> {
+pub fn stalls(outcomes: &Outcomes, resolved: &Resolved) -> Vec<StallPlan> {
     let row = |family: Family| {
-        let (hook, row) = stall(family, outcomes);
+        let (hook, row) = stall(family, outcomes, resolved);
         row.unwrap_or_else(Row::unobserved).into_stall(hook)
     };
     Family::STALLS.map(row).into()
@@ -309,7 +312,11 @@ impl Known<'_> {
             missing.push("before 6.16 reclaim_stat.nr_lazyfree_fail counts pinned pages as well");
         }
         if !candidate.is_on("mm_vmscan_reclaim_pages") {
-            missing.push("before 6.16 no tracepoint tells of MADV_PAGEOUT and DAMON");
+            missing.push(if facts.release < RECLAIM_PAGES_IS_TRACED {
+                "before 6.16 no tracepoint tells of MADV_PAGEOUT and DAMON"
+            } else {
+                "MADV_PAGEOUT and DAMON are not seen without tracepoint mm_vmscan_reclaim_pages"
+            });
         }
         if facts.mglru && facts.release < MGLRU_LEAVES_DIRTY {
             missing.push("before 6.12 the multi-generational LRU tells of none of its batches");
@@ -324,11 +331,17 @@ impl Known<'_> {
         let Self { outcomes, resolved, .. } = self;
         let candidate = outcomes.any(Hook::Isolate)?;
         let row = Row::exact(at_exit(candidate));
-        match candidate.family {
-            Some(family) => Ok(row.needs(&resolved.compaction)?.adding(family)),
-            // The tracepoint's arguments have it all.
-            None => Ok(row),
-        }
+        // The end of an isolation tells by its arguments what was scanned; what the compaction was
+        // for is in its compact_control, where something gives us that.
+        let row = if candidate.family.is_some() || candidate.is_on("mm_compaction_begin") {
+            row.needs(&resolved.compaction)?
+        } else {
+            row
+        };
+        Ok(match candidate.family {
+            Some(family) => row.adding(family),
+            None => row,
+        })
     }
 }
 
@@ -358,24 +371,32 @@ fn page_frames(resolved: &Resolved, facts: Facts) -> Result<(), Gap> {
     }
 }
 
-fn stall(family: Family, outcomes: &Outcomes) -> (FamilyName, Result<Row, Gap>) {
+fn stall(
+    family: Family,
+    outcomes: &Outcomes,
+    resolved: &Resolved,
+) -> (FamilyName, Result<Row, Gap>) {
     let hook = match family {
         Family::MemcgReclaim => Hook::MemcgReclaim,
         Family::DirectCompaction => Hook::DirectCompaction,
         Family::Throttle => Hook::Throttle,
         _ => Hook::DirectReclaim,
     };
-    let row = outcomes.any(hook).map(|candidate| {
+    let row = outcomes.any(hook).and_then(|candidate| {
         let row = Row::exact(at_entry(candidate)).adding(family.into());
+        if hook == Hook::DirectCompaction && candidate.is_on("mm_compaction_begin") {
+            // It is kcompactd's and others' as well: its compact_control tells which.
+            return row.needs(&resolved.compaction);
+        }
         if hook != Hook::Throttle {
-            return row;
+            return Ok(row);
         }
         let mut reason = "the kernel tells each wait in ticks of 1/HZ s".to_owned();
         if !candidate.is_on("mm_vmscan_throttled") {
             reason +=
                 "; before 5.16 waits for congested devices are counted, whoever asks for them";
         }
-        row.estimate(Gap::new(reason, ""), LimitedBy::Kernel)
+        Ok(row.estimate(Gap::new(reason, ""), LimitedBy::Kernel))
     });
     (family.into(), row)
 }
@@ -544,7 +565,7 @@ mod tests {
                     assert_ne!(row.limited_by, LimitedBy::Host, "{row:?} of {}", kernel.uname);
                 }
             }
-            for row in stalls(&outcomes) {
+            for row in stalls(&outcomes, &kernel.resolved()) {
                 assert_ne!(row.limited_by, LimitedBy::Host, "{row:?} of {}", kernel.uname);
                 assert_ne!(row.accuracy, Accuracy::None, "{row:?} of {}", kernel.uname);
             }
@@ -666,7 +687,7 @@ mod tests {
             assert!(row.reason.ends_with(why), "{}", row.reason);
             assert_eq!((&*row.fix, row.limited_by), ("another host", LimitedBy::Host));
         }
-        for row in stalls(&without(NOTHING, &kernel.offer())) {
+        for row in stalls(&without(NOTHING, &kernel.offer()), &kernel.resolved()) {
             assert_eq!(row.accuracy, Accuracy::None, "{row:?}");
             assert!(row.reason.contains("this host refuses"), "{row:?}");
         }
@@ -699,7 +720,7 @@ mod tests {
             let rows = signals(&outcomes, &kernel.resolved(), facts(kernel));
             let lost = rows.iter().filter(|row| row.accuracy == Accuracy::None);
             assert_eq!(lost.map(|row| row.signal).collect::<Vec<_>>(), expected, "{hook:?}");
-            let stalls = stalls(&outcomes);
+            let stalls = stalls(&outcomes, &kernel.resolved());
             let lost = stalls.iter().filter(|row| row.accuracy == Accuracy::None);
             let lost: Vec<_> = lost.map(|row| row.stall).collect();
             let of_hook = hook.family().filter(|_| hook == Hook::DirectReclaim);
@@ -838,6 +859,37 @@ mod tests {
                 assert!(row.reason.contains(name), "{name}: {}", row.reason);
             });
             assert_eq!(lost.map(|row| row.signal).collect::<Vec<_>>(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_tracepoint_is_worth_no_more_than_the_types_its_program_reads() {
+        for kernel in KERNELS {
+            let types = kernel.types_with(&[("direct_compaction", "xxxxxx_compaction")]);
+            let resolved = kernel.resolved_with(types, kernel.symbols());
+            let outcomes = without(TRACEPOINTS, &kernel.offer());
+            let rows = signals(&outcomes, &resolved, facts(kernel));
+            let row = |signal| rows.iter().find(|row| row.signal == signal).unwrap();
+            let scanned = row(Signal::CompactionScanned);
+            let isolated = row(Signal::CompactionIsolated);
+            let stalls = stalls(&outcomes, &resolved);
+            let compaction =
+                stalls.iter().find(|row| row.stall == FamilyName::DirectCompaction).unwrap();
+            assert_eq!(compaction.accuracy, Accuracy::None, "{}", kernel.uname);
+            let others = stalls.iter().filter(|row| row.stall != FamilyName::DirectCompaction);
+            for other in others {
+                assert_ne!(other.accuracy, Accuracy::None, "{other:?} of {}", kernel.uname);
+            }
+            if kernel.release() < Release::new(5, 11) {
+                // There the tracepoints give no compact_control, and no program reads one.
+                assert_eq!(isolated.accuracy, Accuracy::Exact);
+                continue;
+            }
+            assert_eq!(isolated.accuracy, Accuracy::None, "{}", kernel.uname);
+            assert_eq!(scanned.kind, Some(HookKind::Procfs), "{}", kernel.uname);
+            for reason in [&compaction.reason, &isolated.reason] {
+                assert!(reason.contains("compact_control.direct_compaction"), "{reason}");
+            }
         }
     }
 

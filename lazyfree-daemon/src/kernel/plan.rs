@@ -304,7 +304,12 @@ impl Try<'_> {
                     kind: points.kind,
                     symbol: point.name,
                 }),
-                Err(_) if point.optional => {}
+                // That it has changed is something to know of; that it isn't there yet is not.
+                Err(reason) if point.optional => {
+                    if reason.cause != Cause::Absent {
+                        self.refuse(points.kind, point.name, reason);
+                    }
+                }
                 Err(reason) => return self.refuse(points.kind, point.name, reason),
             }
         }
@@ -617,8 +622,22 @@ mod tests {
         assert_eq!(causes(&outcome), [(HookKind::RawTracepoint, Cause::Absent)]);
         assert_eq!(outcome.refused[0].symbol, "mm_vmscan_direct_reclaim_end");
         let offer = gone("mm_vmscan_reclaim_pages");
-        let reclaim = refusing(&NO_FUNCTIONS, Hook::Reclaim, &offer, None).attached.unwrap();
-        assert_eq!(reclaim.programs.len(), 1);
+        let outcome = refusing(&NO_FUNCTIONS, Hook::Reclaim, &offer, None);
+        assert!(outcome.refused.iter().all(|refused| NO_FUNCTIONS.contains(&refused.kind)));
+        assert_eq!(outcome.attached.unwrap().programs.len(), 1);
+    }
+
+    #[test]
+    fn an_optional_tracepoint_that_is_not_as_we_know_it_is_said_beside_what_is_attached() {
+        // It gives page frames there, and no compact_control.
+        let offer = Kernel::of(5, 10).offer();
+        let outcome = refusing(&NO_FUNCTIONS, Hook::Isolate, &offer, None);
+        assert_eq!(outcome.attached.unwrap().programs.len(), 1);
+        let refused =
+            outcome.refused.iter().filter(|refused| !NO_FUNCTIONS.contains(&refused.kind));
+        let refused: Vec<_> = refused.map(|row| (&*row.symbol, row.cause)).collect();
+        let shape = Cause::UnknownShape;
+        assert_eq!(refused, [("mm_compaction_end", shape), ("mm_compaction_begin", shape)]);
     }
 
     #[test]

@@ -130,7 +130,7 @@ pub fn open(options: Options) -> Result<(Option<Probes>, Session), OpenError> {
         cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
         mode: mode.to_owned(),
         signals: signals(&outcomes, &resolved, kernel),
-        stalls: stalls(&outcomes),
+        stalls: stalls(&outcomes, &resolved),
         hooks: outcomes.rows(),
         facts: facts(&offer),
     };

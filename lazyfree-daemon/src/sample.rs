@@ -142,6 +142,17 @@ pub enum LimitedBy {
     Host,
 }
 
+impl LimitedBy {
+    /// Name in labels and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Kernel => "kernel",
+            Self::Host => "host",
+        }
+    }
+}
+
 /// How one kind of stall is observed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StallPlan {

@@ -37,7 +37,7 @@ enum Source {
 }
 
 /// Every label, with what its values are.
-pub const LABELS: [(&str, &str); 16] = [
+pub const LABELS: [(&str, &str); 17] = [
     ("accuracy", "`exact`, `estimate`, or `none` where the signal isn't observed"),
     (
         "function",
@@ -51,6 +51,10 @@ pub const LABELS: [(&str, &str); 16] = [
     (
         "kind",
         "of a hook `fentry`, `fexit`, `kprobe`, `kretprobe`, `raw_tracepoint`, `tracepoint`, `procfs`, or `none`; of a stall `direct_reclaim`, `memcg_reclaim`, `compaction`, `throttle`; of pressure `some`, `full`",
+    ),
+    (
+        "limited_by",
+        "what keeps a signal from being observed better: `nothing`, the `kernel` as it is written, or the `host`, by how its kernel is built or set up, or by what the daemon may do",
     ),
     (
         "mode",
@@ -132,17 +136,18 @@ fn others() -> [Metric; 26] {
             "lazyfree_hook_info",
             "How each signal is observed, and how far it can be trusted; always 1.",
             Gauge,
-            &["signal", "hook", "kind", "accuracy"],
+            &["signal", "hook", "kind", "accuracy", "limited_by"],
             |snapshot, series| {
                 for state in &snapshot.signals {
                     let kind = kind_in_use(state.accuracy, state.kind);
-                    let values = [state.signal.name(), &state.hook, kind, state.accuracy.name()];
-                    series.add(&values, 1.0);
+                    let (accuracy, by) = (state.accuracy.name(), state.limited_by.name());
+                    series.add(&[state.signal.name(), &state.hook, kind, accuracy, by], 1.0);
                 }
                 for state in &snapshot.stalls {
                     let signal = format!("stall_{}", state.waits.family.name());
                     let kind = kind_in_use(state.accuracy, state.kind);
-                    series.add(&[&signal, &state.hook, kind, state.accuracy.name()], 1.0);
+                    let (accuracy, by) = (state.accuracy.name(), state.limited_by.name());
+                    series.add(&[&signal, &state.hook, kind, accuracy, by], 1.0);
                 }
             },
         ),
@@ -641,10 +646,16 @@ mod tests {
         let hooks = &families["lazyfree_hook_info"].samples;
         assert_eq!(hooks.len(), Signal::ALL.len() + Family::STALLS.len());
         let stall = "stall_direct_reclaim";
-        let none = [("signal", stall), ("hook", ""), ("kind", "none"), ("accuracy", "none")];
-        assert_eq!(value(&families, "lazyfree_hook_info", &none), 1.0);
-        let none = [("signal", "redirtied"), ("hook", ""), ("kind", "none"), ("accuracy", "none")];
-        assert_eq!(value(&families, "lazyfree_hook_info", &none), 1.0);
+        for signal in [stall, "redirtied"] {
+            let none = [
+                ("signal", signal),
+                ("hook", ""),
+                ("kind", "none"),
+                ("accuracy", "none"),
+                ("limited_by", "host"),
+            ];
+            assert_eq!(value(&families, "lazyfree_hook_info", &none), 1.0);
+        }
     }
 
     #[test]

@@ -309,8 +309,11 @@ pub struct Sample {
     pub in_flight: Vec<u64>,
     /// Every program attached.
     pub hooks: Vec<HookSample>,
-    /// The kernel's own counters.
+    /// The kernel's own counters, before the probes' were read.
     pub vmstat: Vmstat,
+    /// The same afterwards: on a busy host they move meanwhile. What is not in here is as in `vmstat`.
+    #[serde(default)]
+    pub vmstat_after: Vmstat,
     /// Folios in the CPUs' lazyfree batches: marked by the probes' reckoning, not yet counted in
     /// `pglazyfree`. `None` where it can't be read.
     pub lru_batch_pending: Option<u64>,

@@ -507,21 +507,32 @@ fn hooks(first: &Sample, now: &Sample) -> Vec<HookState> {
         .collect()
 }
 
-/// Ours less the kernel's, since the first sample.
+/// Ours less the kernel's, since the first sample. The kernel counted on while both samples were
+/// taken: what it counted in between is in no order with what we read.
 fn residual(signals: &[SignalState], first: &Sample, now: &Sample) -> Residual {
     let ours = |signal| {
         let state = signals.iter().find(|state| state.signal == signal)?;
         // A number that is the kernel's own cannot be audited against it.
         (!state.hook.starts_with("procfs:")).then_some(state.pages? as i64)
     };
-    let kernel = |name| Some(now.vmstat.get(name)? as i64 - first.vmstat.get(name)? as i64);
+    let kernel = |name| {
+        let before = |sample: &Sample| Some(sample.vmstat.get(name)? as i64);
+        let after = |sample: &Sample| match sample.vmstat_after.get(name) {
+            Some(value) => Some(value as i64),
+            None => before(sample),
+        };
+        Some((before(now)? - after(first)?, after(now)? - before(first)?))
+    };
+    let beyond = |ours: i64, (least, most): (i64, i64)| ours - ours.clamp(least, most.max(least));
     let pending = now.lru_batch_pending.unwrap_or(0) as i64;
     let pending = pending - first.lru_batch_pending.unwrap_or(0) as i64;
     Residual {
         marked: ours(Signal::Marked)
             .zip(kernel("pglazyfree"))
-            .map(|(ours, kernel)| ours - kernel - pending),
-        hit: ours(Signal::Hit).zip(kernel("pglazyfreed")).map(|(ours, kernel)| ours - kernel),
+            .map(|(ours, kernel)| beyond(ours - pending, kernel)),
+        hit: ours(Signal::Hit)
+            .zip(kernel("pglazyfreed"))
+            .map(|(ours, kernel)| beyond(ours, kernel)),
     }
 }
 

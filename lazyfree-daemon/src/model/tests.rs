@@ -12,6 +12,7 @@ use super::{
 use crate::{
     sample::HookSample,
     signal::{Accuracy, HookKind, Signal},
+    vmstat::Vmstat,
 };
 
 fn pages(snapshot: &Snapshot, signal: Signal) -> Option<u64> {
@@ -166,6 +167,31 @@ fn the_residual_is_ours_less_the_kernels_and_what_waits_in_the_batches() {
     host.sample.lru_batch_pending = Some(4);
     let snapshot = host.advance(1);
     assert_eq!((snapshot.residual.marked, snapshot.residual.hit), (Some(-7), Some(-3)));
+}
+
+#[test]
+fn what_the_kernel_counts_while_a_sample_is_taken_is_no_residual() {
+    for (ours, before, after, residual) in [
+        // Nothing moves while the sample is taken.
+        (10, 10, 10, 0),
+        (11, 10, 10, 1),
+        // It moves, and ours was read somewhere in between.
+        (10, 10, 15, 0),
+        (12, 10, 15, 0),
+        (15, 10, 15, 0),
+        // Further than it moved.
+        (9, 10, 15, -1),
+        (17, 10, 15, 2),
+    ] {
+        let mut host = Host::new();
+        host.advance(1);
+        let base = host.sample.vmstat.get("pglazyfreed").unwrap();
+        host.sample.vmstat_after = Vmstat::parse(&format!("pglazyfreed {}", base + after));
+        host.vmstat("pglazyfreed", before);
+        host.sample.counters.bump_of(PerReclaimer::Hit, Reclaimer::Direct, ours);
+        let found = host.advance(1).residual.hit;
+        assert_eq!(found, Some(residual), "{ours} of {before} to {after}");
+    }
 }
 
 #[test]

@@ -50,7 +50,7 @@ impl Live {
         // The throttle threshold of the founding threads: one and a half times what the kernel
         // keeps free.
         let threshold_kb = memory.min_free_kb * 3 / 2;
-        // The counters that are compared are read close together.
+        // The counters that are compared are read close together, the kernel's on both sides.
         let vmstat = host::vmstat().context("cannot read /proc/vmstat")?;
         let reading = match &mut self.probes {
             Some(probes) => {
@@ -58,6 +58,11 @@ impl Live {
                 probes.read().context("cannot read the probes' counters")?
             }
             None => Reading::default(),
+        };
+        // Without probes there is nothing to compare.
+        let vmstat_after = match &self.probes {
+            Some(_) => host::vmstat().context("cannot read /proc/vmstat")?,
+            None => vmstat.clone(),
         };
         let (processes, cgroups) = self.survey.look(reading.processes);
         let (self_cpu_seconds, self_rss_bytes) = host::own_use();
@@ -70,6 +75,7 @@ impl Live {
             in_flight: reading.in_flight,
             hooks: reading.hooks,
             vmstat,
+            vmstat_after,
             lru_batch_pending: reading.lru_batch_pending,
             mem_free_kb: memory.free_kb,
             mem_available_kb: memory.available_kb,

@@ -263,7 +263,8 @@ impl Known<'_> {
         if facts.mglru {
             let gap = Gap::new(
                 "the multi-generational LRU has no active list to move pages from",
-                "`echo n > /sys/kernel/mm/lru_gen/enabled` brings the active list back",
+                "`echo n > /sys/kernel/mm/lru_gen/enabled` brings the active list back; restart \
+                 lazyfree then",
             );
             return Ok(Row { limited_by: LimitedBy::Kernel, ..Row::unobserved(gap) });
         }
@@ -290,7 +291,8 @@ impl Known<'_> {
                 Gap::new(
                     "before 6.12 the multi-generational LRU reinstates dirty lazyfree pages in \
                      sort_folio(), where no hook sees them",
-                    "`echo n > /sys/kernel/mm/lru_gen/enabled` makes the count exact",
+                    "`echo n > /sys/kernel/mm/lru_gen/enabled` makes the count exact; restart \
+                     lazyfree then",
                 ),
                 LimitedBy::Host,
             );

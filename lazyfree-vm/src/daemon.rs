@@ -29,9 +29,14 @@ pub struct Daemon {
 impl Daemon {
     /// Starts one, and waits until it serves.
     pub fn start(family: Family, port: u16) -> Result<Self> {
+        Self::start_every("200ms", family.name(), port)
+    }
+
+    /// The same, with the time from sample to sample and the kind of probes as `lazyfree` takes them.
+    pub fn start_every(interval: &str, probes: &str, port: u16) -> Result<Self> {
         let socket = format!("/run/lazyfree-{port}.sock");
         let listen = format!("127.0.0.1:{port}");
-        let mut command = lazyfree(["run", "--interval", "200ms", "--probes", family.name()]);
+        let mut command = lazyfree(["run", "--interval", interval, "--probes", probes]);
         command.args(["--listen", &listen, "--socket", &socket]);
         let process = Running::start(&mut command)?;
         let mut daemon = Self { process, port, socket: socket.into() };

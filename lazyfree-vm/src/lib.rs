@@ -2,8 +2,9 @@
 //! each serial port carries.
 //!
 //! `xtask` writes these files and reads these ports, `init` does the reverse. Nothing else is
-//! shared between the two but what [`matrix`] prints. [`e2e`] are the end-to-end tests.
+//! shared between the two but what [`matrix`] and [`bench`] print. [`e2e`] are the end-to-end tests.
 
+pub mod bench;
 pub mod daemon;
 pub mod e2e;
 pub mod family;

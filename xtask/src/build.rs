@@ -28,6 +28,8 @@ pub struct Binaries {
     pub end_to_end: PathBuf,
     /// The guest's half of the matrix.
     pub matrix: PathBuf,
+    /// The guest's half of the bench.
+    pub bench: PathBuf,
 }
 
 /// Builds everything, after setting up what that needs.
@@ -55,6 +57,7 @@ pub fn release(cache: &Cache) -> Result<Binaries> {
         init: find("init")?,
         end_to_end: find("lazyfree-e2e")?,
         matrix: find("lazyfree-matrix")?,
+        bench: find("lazyfree-bench")?,
     })
 }
 

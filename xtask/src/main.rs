@@ -3,6 +3,7 @@
 //! This file turns arguments into a verb and its result into an exit status; each verb has a
 //! file of its own.
 
+mod bench;
 mod build;
 mod cache;
 mod debian;
@@ -40,6 +41,7 @@ enum Verb {
     Run(run::RunArgs),
     Test(test::TestArgs),
     Matrix(matrix::MatrixArgs),
+    Bench(bench::BenchArgs),
     Vm(vm::VmArgs),
 }
 
@@ -71,6 +73,7 @@ fn execute(verb: Verb) -> Result<u8> {
         Verb::Run(args) => run::run(&cache, args),
         Verb::Test(args) => test::run(&cache, &args),
         Verb::Matrix(args) => matrix::run(&cache, &args),
+        Verb::Bench(args) => bench::run(&cache, &args),
         Verb::Vm(args) => vm::run(&cache, args),
     }
 }

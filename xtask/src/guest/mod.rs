@@ -275,6 +275,7 @@ fn write_initramfs(path: &Path, kernel: &Kernel, job: &Job, binaries: &Binaries)
     archive.program("bin/lazyfree", &binaries.lazyfree);
     archive.program("bin/lazyfree-e2e", &binaries.end_to_end);
     archive.program("bin/lazyfree-matrix", &binaries.matrix);
+    archive.program("bin/lazyfree-bench", &binaries.bench);
     archive.program("bin/busybox", Path::new(BUSYBOX));
     let mut list = Command::new(BUSYBOX);
     list.arg("--list");

@@ -39,7 +39,7 @@ const CASES: [Case; 7] = [
     workload("redirty", 8192, "redirty --pages 8192 --trigger memcg"),
     workload("pin", 8192, "pin --pages 8192"),
     Case { name: "no_lazyfree", pages: 16_384, needs: Needs::Swap, work: Work::AnonPageout },
-    workload("compact_pinned", 16_384, "compact --pages 16384"),
+    workload("compact_pinned", 8192, "compact --pages 8192"),
 ];
 
 const fn workload(name: &'static str, pages: u64, arguments: &'static str) -> Case {

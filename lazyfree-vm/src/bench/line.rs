@@ -57,6 +57,12 @@ impl Probes {
             Self::Tracepoint => "tracepoint",
         }
     }
+
+    /// Reads the name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|probes| probes.name() == name)
+    }
 }
 
 /// Times of a case. With counted instructions a nanosecond of the guest is an instruction.

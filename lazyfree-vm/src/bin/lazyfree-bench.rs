@@ -1,7 +1,7 @@
 //! Runs the guest's half of `cargo xtask bench --kernel-side`, as root, with `lazyfree` on PATH.
 //!
-//! Arguments are the cases to run, all of them if none is named. What it prints is described in
-//! `lazyfree_vm::bench::line`.
+//! Arguments are the probes to attach (`none`, `fentry`, …), and the cases to run, all of them if none
+//! is named. What it prints is described in `lazyfree_vm::bench::line`.
 
 use std::process::ExitCode;
 

@@ -9,6 +9,7 @@ mod table;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use lazyfree_vm::bench::line::Probes;
 
 use self::table::Table;
 use crate::{
@@ -63,21 +64,31 @@ pub fn run(cache: &Cache, args: &BenchArgs) -> Result<u8> {
     Ok(u8::from(!within))
 }
 
+/// Boots one guest for each kind of probes.
 fn measure(cache: &Cache, kernel: &Kernel, binaries: &Binaries, cases: &[String]) -> Result<Table> {
-    let machine =
-        Machine { memory_mib: MEMORY_MIB, cpus: 1, count_instructions: true, ..Machine::default() };
-    let command = ["lazyfree-bench"].into_iter().chain(cases.iter().map(String::as_str));
-    let job = Job {
-        command: command.map(Into::into).collect(),
-        files: Vec::new(),
-        swap_mib: kernel.has_zram().then_some(SWAP_MIB),
-        terminal: None,
-        limit: Some(LIMIT),
-    };
-    let Ended { status, output } =
-        guest::run_and_keep(cache, kernel, &machine, &job, binaries, false);
-    match status? {
-        0 => Table::read(&output),
-        status => bail!("lazyfree-bench ended with status {status}"),
+    let mut table = Table::default();
+    for probes in Probes::ALL {
+        let machine = Machine {
+            memory_mib: MEMORY_MIB,
+            cpus: 1,
+            count_instructions: true,
+            ..Machine::default()
+        };
+        let command = ["lazyfree-bench", probes.name()].into_iter();
+        let command = command.chain(cases.iter().map(String::as_str));
+        let job = Job {
+            command: command.map(Into::into).collect(),
+            files: Vec::new(),
+            swap_mib: kernel.has_zram().then_some(SWAP_MIB),
+            terminal: None,
+            limit: Some(LIMIT),
+        };
+        let Ended { status, output } =
+            guest::run_and_keep(cache, kernel, &machine, &job, binaries, false);
+        match status? {
+            0 => table.read(&output)?,
+            status => bail!("lazyfree-bench ended with status {status}"),
+        }
     }
+    Ok(table)
 }

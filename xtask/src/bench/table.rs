@@ -86,19 +86,18 @@ impl Case {
 }
 
 impl Table {
-    /// Reads what a guest printed.
-    pub fn read(output: &str) -> Result<Self> {
-        let mut table = Self::default();
+    /// Adds what a guest printed.
+    pub fn read(&mut self, output: &str) -> Result<()> {
         let mut has_ended = false;
         for text in output.lines() {
             match Line::decode(text)? {
-                Line::Kernel(kernel) => table.kernel = kernel,
-                Line::Cost(cost) => table.add(cost),
+                Line::Kernel(kernel) => self.kernel = kernel,
+                Line::Cost(cost) => self.add(cost),
                 Line::Skipped { case, reason } => {
-                    table.notes.push(format!("{case} left out: {reason}"));
+                    self.note(format!("{case} left out: {reason}"));
                 }
                 Line::Refused { probes, reason } => {
-                    table.notes.push(format!("{} left out: {reason}", probes.name()));
+                    self.note(format!("{} left out: {reason}", probes.name()));
                 }
                 Line::End => has_ended = true,
             }
@@ -106,7 +105,14 @@ impl Table {
         if !has_ended {
             bail!("the guest's half of the bench did not come to its end:\n{output}");
         }
-        Ok(table)
+        Ok(())
+    }
+
+    /// Every guest of a kernel leaves out the same.
+    fn note(&mut self, note: String) {
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
     }
 
     fn add(&mut self, cost: Cost) {
@@ -182,6 +188,12 @@ impl fmt::Display for Table {
 mod tests {
     use super::*;
 
+    fn table(output: &str) -> Result<Table> {
+        let mut table = Table::default();
+        table.read(output)?;
+        Ok(table)
+    }
+
     fn output(fentry: [u64; 3]) -> String {
         let cost = |probes, runs: [u64; 3]| {
             let (case, pages) = ("mark".to_owned(), 10);
@@ -201,7 +213,7 @@ mod tests {
 
     #[test]
     fn what_probes_add_is_told_from_the_middle_runs() -> Result<()> {
-        let table = Table::read(&output([10_110, 10_060, 11_000]))?;
+        let table = table(&output([10_110, 10_060, 11_000]))?;
         let added = table.cases[0].added(Probes::Fentry).expect("both were measured");
         assert!((added.per_page - 10.0).abs() < 1e-9, "{added:?}");
         assert!((added.percent - 100.0 * 100.0 / 10_010.0).abs() < 1e-9, "{added:?}");
@@ -216,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_budget_that_is_exceeded_is_told() -> Result<()> {
-        let table = Table::read(&output([10_120, 10_120, 10_120]))?;
+        let table = table(&output([10_120, 10_120, 10_120]))?;
         assert!(!table.is_within_budgets());
         assert!(table.to_string().contains("1% not met"), "{table}");
         Ok(())
@@ -226,8 +238,8 @@ mod tests {
     fn output_that_ends_early_is_no_result() {
         let all = output([1, 1, 1]);
         let (torn, _end) = all.rsplit_once('\n').expect("lines");
-        assert!(Table::read(torn).is_err());
+        assert!(table(torn).is_err());
         let empty = format!("{}\n", Line::End.encode().expect("JSON"));
-        assert!(!Table::read(&empty).expect("an end").is_within_budgets());
+        assert!(!table(&empty).expect("an end").is_within_budgets());
     }
 }

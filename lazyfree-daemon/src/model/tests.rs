@@ -71,11 +71,20 @@ fn a_total_waits_for_a_counter_that_stepped_back() {
     // Below its start: a batched folio that was marked before wasn't on an LRU list any more.
     host.sample.counters.set(Counter::MarkedPages, 30_u64.wrapping_neg());
     assert_eq!(pages(&host.advance(1), Signal::Marked), Some(0));
-    for (counter, total, per_second) in [(100, 100, 100.0), (70, 100, 0.0), (120, 120, 20.0)] {
+    for (counter, total, per_second, ahead) in
+        [(100, 100, 100.0, 0), (70, 100, 0.0, 30), (90, 100, 0.0, 10), (120, 120, 20.0, 0)]
+    {
         host.sample.counters.set(Counter::MarkedPages, counter);
         let snapshot = host.advance(1);
         assert_eq!(pages(&snapshot, Signal::Marked), Some(total));
         assert_eq!(rate(&snapshot, Signal::Marked), Some(per_second));
+        let marked = snapshot.signal(Signal::Marked).unwrap();
+        if ahead == 0 {
+            assert_eq!(marked.accuracy, Accuracy::Exact);
+        } else {
+            assert_eq!(marked.accuracy, Accuracy::Estimate);
+            assert!(marked.reason.starts_with(&format!("{ahead} pages too many")), "{marked:?}");
+        }
     }
 }
 

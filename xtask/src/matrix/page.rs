@@ -35,10 +35,11 @@ from `/proc/vmstat`, from the kernel's page flags and from a tracepoint of compa
 `lazyfree` itself. A number that is said to be exact and isn't right, by a single page, is a deviation, \
 whatever is stated.";
 
-const LEGEND: [&str; 6] = [
+const LEGEND: [&str; 7] = [
     "`exact 4,096`: that many pages were known, and that many were counted, workload for workload.",
     "`estimate 2,048 of 4,096`: counted, of what there was to count.",
     "`exact 4,096, 1 missed`: once the kernel skipped a run of a program, and `lazyfree` said estimate.",
+    "`exact 4,096, 1 ahead`: once more was shown than is marked in the end, and `lazyfree` said estimate.",
     "`none`: not observed, and not shown as 0.",
     "`exact, untried`: no guest could make it move.",
     "**bold**: not as this repository states it; see [Deviations](#deviations).",
@@ -102,7 +103,7 @@ const fn lru(mglru: bool) -> &'static str {
 }
 
 fn text(cell: &Cell) -> String {
-    let Cell { signal, accuracy, counted, known, missed, deviates, .. } = cell;
+    let Cell { signal, accuracy, counted, known, missed, ahead, deviates, .. } = cell;
     let may_be_0 = KNOWN_TO_STAY_0.contains(&signal.as_str());
     let text = match accuracy {
         Accuracy::None => "none".to_owned(),
@@ -113,6 +114,7 @@ fn text(cell: &Cell) -> String {
         }
     };
     let text = if *missed > 0 { format!("{text}, {missed} missed") } else { text };
+    let text = if *ahead > 0 { format!("{text}, {ahead} ahead") } else { text };
     if *deviates { format!("**{text}**") } else { text }
 }
 
@@ -169,6 +171,9 @@ fn reasons(f: &mut fmt::Formatter<'_>, tally: &Tally) -> fmt::Result {
     reasons.dedup();
     for reason in reasons {
         writeln!(f, "{}", item_of_list(&format!("Missed {reason}.")))?;
+    }
+    if tally.cells.iter().any(|cell| cell.ahead > 0) {
+        writeln!(f, "{}", item_of_list(&format!("{}.", stated::AHEAD)))?;
     }
     if !tally.words.is_empty() {
         writeln!(f, "\nWhat `lazyfree` itself says of them:\n")?;
@@ -290,7 +295,17 @@ mod tests {
 
     fn cell(place: Place, signal: &str, accuracy: Accuracy, counted: i64, known: i64) -> Cell {
         let signal = signal.to_owned();
-        Cell { place, signal, accuracy, checks: 1, counted, known, missed: 0, deviates: false }
+        Cell {
+            place,
+            signal,
+            accuracy,
+            checks: 1,
+            counted,
+            known,
+            missed: 0,
+            ahead: 0,
+            deviates: false,
+        }
     }
 
     fn page(tally: &Tally) -> String {

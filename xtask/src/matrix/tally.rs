@@ -32,6 +32,9 @@ pub struct Cell {
     /// Times that it became an estimate since the kernel skipped runs of a program, as is stated
     /// that it may; these numbers are in none of the others.
     pub missed: u32,
+    /// Times that it became an estimate since it was ahead of the kernel's count, as is stated that it
+    /// may; these numbers are in none of the others either.
+    pub ahead: u32,
     /// Whether anything about it isn't as stated.
     pub deviates: bool,
 }
@@ -164,6 +167,7 @@ impl Tally {
                 counted: 0,
                 known: 0,
                 missed: 0,
+                ahead: 0,
                 deviates: false,
             });
             self.cells.len() - 1
@@ -257,6 +261,14 @@ impl Reading<'_> {
             && stated::of(place, signal).accuracy == Accuracy::Exact
         {
             self.tally.cell(place, signal).missed += 1;
+            return;
+        }
+        let ahead = pages.zip(*kernel).map_or(0, |(pages, kernel)| pages - kernel);
+        if stated::may_be_ahead(workload, signal).is_some_and(|most| (1..=most).contains(&ahead))
+            && *accuracy == Accuracy::Estimate
+            && stated::of(place, signal).accuracy == Accuracy::Exact
+        {
+            self.tally.cell(place, signal).ahead += 1;
             return;
         }
         if !self.see(*family, signal, *accuracy) {
@@ -454,6 +466,31 @@ mod tests {
         assert_eq!(tally("6.12", Variant::Plain, &lines(&silent)).deviations.len(), 1);
         let wrong = Count { accuracy: Accuracy::Exact, ..missed };
         assert_eq!(tally("6.12", Variant::Plain, &lines(&wrong)).deviations.len(), 1);
+    }
+
+    #[test]
+    fn marks_may_be_ahead_of_the_kernels_where_that_is_stated_and_said() {
+        let ahead = Count {
+            workload: "bomb".into(),
+            losses: String::new(),
+            kernel: Some(4096),
+            ..count("marked", Known { least: Some(4034), most: None }, 4112, Accuracy::Estimate)
+        };
+        let tally = |count: &Count| {
+            tally("6.18", Variant::Plain, &[guest(None), Line::Count(count.clone())])
+        };
+        let stated = tally(&ahead);
+        assert_eq!(stated.deviations, Vec::<String>::new());
+        assert_eq!((stated.cells[0].ahead, stated.cells[0].accuracy), (1, Accuracy::Exact));
+        for wrong in [
+            // Not without a word, not by more than the batches hold, and not behind.
+            Count { accuracy: Accuracy::Exact, ..ahead.clone() },
+            Count { pages: Some(4096 + 8 * 31 + 1), ..ahead.clone() },
+            Count { pages: Some(4090), ..ahead.clone() },
+            Count { workload: "mark".into(), ..ahead },
+        ] {
+            assert_eq!(tally(&wrong).deviations.len(), 1, "{wrong:?}");
+        }
     }
 
     #[test]

@@ -108,6 +108,27 @@ pub struct Count {
     pub kernel: Option<i64>,
 }
 
+/// The only workload with several processes that are inside of the same function at once, and that
+/// aren't bound to a CPU.
+pub const CROWD: &str = "bomb";
+
+/// The most that fits into the batches of eight CPUs.
+const BATCHES: i64 = 8 * 31;
+
+impl Count {
+    /// Whether more was marked than the kernel's own count came to, by no more than batches hold, and
+    /// `lazyfree` says so. A task that is moved to another CPU marks pages again that wait in the
+    /// batch of the CPU it left; they are in two batches then, and `lru_lazyfree()` marks them once.
+    #[must_use]
+    pub fn is_ahead(&self) -> bool {
+        let ahead = self.pages.zip(self.kernel).map_or(0, |(pages, kernel)| pages - kernel);
+        self.workload == CROWD
+            && self.signal == "marked"
+            && self.accuracy == Accuracy::Estimate
+            && (1..=BATCHES).contains(&ahead)
+    }
+}
+
 /// What is known of a number: at least this, at most that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Known {

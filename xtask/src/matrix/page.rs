@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Write as _};
 
 use lazyfree_vm::matrix::{
     SIGNALS,
-    line::{Accuracy, Guest},
+    line::{Accuracy, CROWD, Guest},
 };
 
 use super::{
@@ -165,7 +165,7 @@ fn reasons(f: &mut fmt::Formatter<'_>, tally: &Tally) -> fmt::Result {
     }
     let missed = tally.cells.iter().filter(|cell| cell.missed > 0);
     let mut reasons: Vec<_> = missed
-        .filter_map(|cell| stated::may_miss(cell.place.series, cell.place.family, stated::CROWD))
+        .filter_map(|cell| stated::may_miss(cell.place.series, cell.place.family, CROWD))
         .collect();
     reasons.sort_unstable();
     reasons.dedup();

@@ -1,7 +1,10 @@
 //! The table that this repository states: what each signal is worth on each kernel, and what a
 //! kernel hasn't got. Pure, and the only place that says so.
 
-use lazyfree_vm::{family::Family, matrix::line::Accuracy};
+use lazyfree_vm::{
+    family::Family,
+    matrix::line::{Accuracy, CROWD},
+};
 
 use super::variant::Variant;
 use crate::kernel::Series;
@@ -66,9 +69,6 @@ pub fn of(place: Place, signal: &str) -> Statement {
     }
 }
 
-/// The only workload with several processes that are inside of the same function at once.
-pub const CROWD: &str = "bomb";
-
 /// Why a number that is stated as exact may become an estimate in a workload, if lazyfree says what
 /// was lost.
 pub fn may_miss(series: Series, family: Family, workload: &str) -> Option<&'static str> {
@@ -81,13 +81,7 @@ pub fn may_miss(series: Series, family: Family, workload: &str) -> Option<&'stat
     }
 }
 
-/// The most pages by which `marked` may be ahead of the kernel's own count in a workload, if lazyfree
-/// says that it is: what fits into the batches of eight CPUs.
-pub fn may_be_ahead(workload: &str, signal: &str) -> Option<i64> {
-    (workload == CROWD && signal == "marked").then_some(8 * 31)
-}
-
-/// Why it may.
+/// Why `marked` may be ahead of the kernel's count, if lazyfree says so; see [`Count::is_ahead`].
 pub const AHEAD: &str = "A task that is moved to another CPU marks pages again that wait in the batch of the CPU it left. \
      They are in two batches then, and `lru_lazyfree()` marks them once. lazyfree counts what waits in \
      batches, and doesn't step back when the second turns out to be none: it says estimate until as \

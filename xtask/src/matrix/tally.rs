@@ -263,11 +263,7 @@ impl Reading<'_> {
             self.tally.cell(place, signal).missed += 1;
             return;
         }
-        let ahead = pages.zip(*kernel).map_or(0, |(pages, kernel)| pages - kernel);
-        if stated::may_be_ahead(workload, signal).is_some_and(|most| (1..=most).contains(&ahead))
-            && *accuracy == Accuracy::Estimate
-            && stated::of(place, signal).accuracy == Accuracy::Exact
-        {
+        if count.is_ahead() && stated::of(place, signal).accuracy == Accuracy::Exact {
             self.tally.cell(place, signal).ahead += 1;
             return;
         }

@@ -30,7 +30,7 @@ use crate::{
         CgroupSample, Durations, Failure, FamilyName, Pressure, Sample, Session, SignalPlan,
         StallPlan,
     },
-    signal::{Accuracy, Signal},
+    signal::{Accuracy, HookKind, Signal},
 };
 
 /// Points of the time line: ten minutes at one a second.
@@ -315,6 +315,13 @@ fn trust(
     let mut losses = Vec::new();
     if let Some(family) = plan.adds_up_calls {
         losses.extend(lost_calls(family, plan.symbol(), families, hooks));
+    } else if plan.kind == Some(HookKind::RawTracepoint) {
+        // Each run adds what its record tells; functions' counters telescope and lose nothing.
+        let counts = |hook: &&HookState| {
+            plan.symbol() == Some(&*hook.symbol)
+                || (plan.signal == Signal::Redirtied && hook.symbol == "mm_vmscan_reclaim_pages")
+        };
+        losses.extend(hooks.iter().filter(counts).filter_map(skipped_runs));
     }
     for (counter, what) in unseen(plan.signal) {
         let number = delta(first, now, *counter);
@@ -352,12 +359,13 @@ fn lost_calls(
         ));
     }
     let counts = |hook: &&HookState| hook.family == Some(family) || symbol == Some(&*hook.symbol);
-    for hook in hooks.iter().filter(counts) {
-        if let Some(misses @ 1..) = hook.misses {
-            losses.push(format!("the kernel skipped {misses} runs of {}", hook.program));
-        }
-    }
+    losses.extend(hooks.iter().filter(counts).filter_map(skipped_runs));
     losses
+}
+
+fn skipped_runs(hook: &HookState) -> Option<String> {
+    let misses = hook.misses.filter(|misses| *misses > 0)?;
+    Some(format!("the kernel skipped {misses} runs of {}", hook.program))
 }
 
 fn stalls(

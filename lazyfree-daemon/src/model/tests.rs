@@ -335,6 +335,36 @@ fn skipped_runs_take_the_word_exact_away_from_what_adds_up_their_calls() {
 }
 
 #[test]
+fn skipped_runs_at_a_tracepoint_take_the_word_exact_away_from_what_its_records_tell() {
+    // This host can't look at the pages of a range, so pinned ones aren't observed.
+    let isolation: &[Signal] = &[Signal::CompactionScanned, Signal::CompactionIsolated];
+    for (symbol, expected) in [
+        ("mm_vmscan_lru_shrink_inactive", &[Signal::Redirtied] as &[_]),
+        ("mm_vmscan_reclaim_pages", &[Signal::Redirtied]),
+        ("mm_compaction_isolate_migratepages", isolation),
+    ] {
+        let mut host = Host::in_tracepoint_mode();
+        if symbol == "mm_vmscan_reclaim_pages" {
+            // From 6.16 on.
+            host.sample.hooks.push(HookSample {
+                program: "reclaim_pages".to_owned(),
+                symbol: symbol.to_owned(),
+                family: None,
+                kind: HookKind::RawTracepoint,
+                misses: Some(0),
+            });
+        }
+        let before = degraded(&host.advance(1));
+        let hook = host.sample.hooks.iter().position(|hook| hook.symbol == symbol).unwrap();
+        host.sample.hooks[hook].misses = Some(3);
+        let mut degraded = degraded(&host.advance(1));
+        degraded.retain(|signal, _| !before.contains_key(signal));
+        assert_eq!(degraded.keys().copied().collect::<Vec<_>>(), expected, "{symbol}");
+        assert!(degraded.values().all(|reason| reason.starts_with("the kernel skipped 3 runs")));
+    }
+}
+
+#[test]
 fn misses_that_the_kernel_does_not_tell_are_not_made_up() {
     let mut host = fully_hooked();
     for hook in &mut host.sample.hooks {

@@ -35,6 +35,9 @@ pub struct Session {
     /// One row for each of [`Family::STALLS`], in their order.
     #[serde(default)]
     pub stalls: Vec<StallPlan>,
+    /// Signals whose rows would be others if the multi-generational LRU were switched on or off.
+    #[serde(default)]
+    pub dependent_on_lru: Vec<Signal>,
     /// What came of each hook that was tried.
     #[serde(default)]
     pub hooks: Vec<HookOutcome>,
@@ -309,6 +312,9 @@ pub struct Sample {
     pub in_flight: Vec<u64>,
     /// Every program attached.
     pub hooks: Vec<HookSample>,
+    /// Whether the multi-generational LRU is on; `None` in old recordings.
+    #[serde(default)]
+    pub mglru: Option<bool>,
     /// The kernel's own counters, before the probes' were read.
     pub vmstat: Vmstat,
     /// The same afterwards: on a busy host they move meanwhile. What is not in here is as in `vmstat`.

@@ -133,6 +133,7 @@ fn snapshot((session, [first, second]): (Session, [Sample; 2])) -> Snapshot {
 
 fn session(mode: &str, plan: impl Fn(Signal) -> SignalPlan) -> (Session, [Sample; 2]) {
     let session = Session {
+        dependent_on_lru: Vec::new(),
         kernel: "6.1.0-44-cloud-amd64".into(),
         host: "host".into(),
         page_size: 4096,

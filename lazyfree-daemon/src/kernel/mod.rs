@@ -26,5 +26,6 @@ mod types;
 mod vmemmap;
 
 pub use counts::{Reading, monotonic_ns};
+pub use host::mglru;
 pub use plan::ProbeKind;
 pub use probes::{OpenError, Options, Probes, open};

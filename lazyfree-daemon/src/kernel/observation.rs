@@ -184,6 +184,14 @@ pub fn signals(outcomes: &Outcomes, resolved: &Resolved, facts: Facts) -> Vec<Si
     Signal::ALL.map(row).into()
 }
 
+/// The signals whose rows would be others if the LRU were switched.
+pub fn dependent_on_lru(outcomes: &Outcomes, resolved: &Resolved, facts: Facts) -> Vec<Signal> {
+    let switched = Facts { mglru: !facts.mglru, ..facts };
+    let rows = signals(outcomes, resolved, facts);
+    let pairs = rows.iter().zip(signals(outcomes, resolved, switched));
+    pairs.filter(|(row, other)| *row != other).map(|(row, _)| row.signal).collect()
+}
+
 /// One row for each kind of stall.
 pub fn stalls(outcomes: &Outcomes, resolved: &Resolved) -> Vec<StallPlan> {
     let row = |family: Family| {
@@ -862,6 +870,20 @@ mod tests {
             });
             assert_eq!(lost.map(|row| row.signal).collect::<Vec<_>>(), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn what_hangs_on_the_lru_is_told() {
+        let dependent = |kernel: Kernel, kinds| {
+            let outcomes = without(kinds, &kernel.offer());
+            dependent_on_lru(&outcomes, &kernel.resolved(), facts(kernel))
+        };
+        let (old, new) = (Kernel::of(6, 1), Kernel::of(6, 12));
+        let of_old = [Signal::Deactivated, Signal::Attempts, Signal::Redirtied];
+        assert_eq!(dependent(old, FENTRY), of_old);
+        assert_eq!(dependent(new, FENTRY), [Signal::Deactivated]);
+        assert_eq!(dependent(old, TRACEPOINTS), [Signal::Redirtied]);
+        assert_eq!(dependent(new, TRACEPOINTS), []);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::{
     hook::Hook,
     host,
     layout::resolve,
-    observation::{Facts, Outcomes, signals, stalls},
+    observation::{Facts, Outcomes, dependent_on_lru, signals, stalls},
     offer::Offer,
     plan::{self, Candidate, ProbeKind, plan},
     privileges::Lockdown,
@@ -131,6 +131,7 @@ pub fn open(options: Options) -> Result<(Option<Probes>, Session), OpenError> {
         mode: mode.to_owned(),
         signals: signals(&outcomes, &resolved, kernel),
         stalls: stalls(&outcomes, &resolved),
+        dependent_on_lru: dependent_on_lru(&outcomes, &resolved, kernel),
         hooks: outcomes.rows(),
         facts: facts(&offer),
     };

@@ -60,6 +60,7 @@ impl Host {
         };
         Self {
             session: Session {
+                dependent_on_lru: Vec::new(),
                 kernel: "6.12.48+deb13-cloud-amd64".to_owned(),
                 host: "build-07".to_owned(),
                 page_size: 4096,

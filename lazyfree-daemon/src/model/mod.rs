@@ -39,6 +39,10 @@ pub const HISTORY: usize = 600;
 /// Failures that are remembered.
 const FAILURES: usize = 50;
 
+/// Why a number isn't what the plan promised.
+const LRU_SWITCHED: &str = "the multi-generational LRU was switched on or off since the start, and this \
+                            number hangs on which LRU there is; restart lazyfree";
+
 /// What is known so far.
 #[derive(Clone, Debug)]
 pub struct Model {
@@ -46,6 +50,8 @@ pub struct Model {
     first: Sample,
     last: Sample,
     totals: Vec<Option<Total>>,
+    /// Whether the LRU was another than at the start in any sample.
+    lru_switched: bool,
     history: VecDeque<Point>,
     failures: VecDeque<Failure>,
 }
@@ -88,6 +94,7 @@ impl Model {
             last: first.clone(),
             first,
             totals,
+            lru_switched: false,
             history: VecDeque::with_capacity(HISTORY),
             failures: VecDeque::with_capacity(FAILURES),
         }
@@ -96,6 +103,7 @@ impl Model {
     /// Takes in the next sample.
     pub fn advance(&mut self, sample: Sample) -> Snapshot {
         let interval = seconds_between(&self.last, &sample);
+        self.lru_switched |= sample.mglru != self.first.mglru;
         let counted = totals(&self.session, &self.first, &sample);
         let hold = |(now, before): (&Option<Total>, &Option<Total>)| match (now, before) {
             (Some(now), Some(before)) => Some(now.no_less_than(*before)),
@@ -111,7 +119,15 @@ impl Model {
             .zip(counted.iter().zip(totals.iter().zip(&self.totals)))
             .map(|(plan, (counted, (now, before)))| {
                 let ahead = now.zip(*counted).map_or(0, |(now, counted)| now.ahead_of(counted));
-                let trust = || trust(plan, &families, &hooks, &self.first, &sample, ahead);
+                let trust = || match plan.accuracy {
+                    Accuracy::Exact | Accuracy::Estimate
+                        if self.lru_switched
+                            && self.session.dependent_on_lru.contains(&plan.signal) =>
+                    {
+                        (Accuracy::Estimate, LRU_SWITCHED.to_owned())
+                    }
+                    _ => trust(plan, &families, &hooks, &self.first, &sample, ahead),
+                };
                 signal_state(plan, *now, *before, interval, trust)
             })
             .collect();

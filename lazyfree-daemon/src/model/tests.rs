@@ -365,6 +365,22 @@ fn skipped_runs_at_a_tracepoint_take_the_word_exact_away_from_what_its_records_t
 }
 
 #[test]
+fn what_hangs_on_the_lru_is_no_longer_exact_once_that_was_switched() {
+    let mut host = Host::new();
+    host.session.dependent_on_lru = vec![Signal::Redirtied];
+    host.sample.mglru = Some(false);
+    host.advance(1);
+    assert_eq!(degraded(&host.advance(1)), BTreeMap::new());
+    // And back again: what was missed meanwhile stays missed.
+    for switch in [true, false] {
+        host.sample.mglru = Some(switch);
+        let degraded = degraded(&host.advance(1));
+        assert_eq!(degraded.keys().copied().collect::<Vec<_>>(), [Signal::Redirtied]);
+        assert!(degraded[&Signal::Redirtied].contains("restart lazyfree"));
+    }
+}
+
+#[test]
 fn misses_that_the_kernel_does_not_tell_are_not_made_up() {
     let mut host = fully_hooked();
     for hook in &mut host.sample.hooks {

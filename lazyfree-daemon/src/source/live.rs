@@ -74,6 +74,7 @@ impl Live {
             durations: reading.durations,
             in_flight: reading.in_flight,
             hooks: reading.hooks,
+            mglru: Some(kernel::mglru()),
             vmstat,
             vmstat_after,
             lru_batch_pending: reading.lru_batch_pending,

@@ -204,6 +204,7 @@ mod tests {
 
     fn session() -> Session {
         Session {
+            dependent_on_lru: Vec::new(),
             kernel: "6.1.0".to_owned(),
             host: "guest".to_owned(),
             page_size: 4096,

@@ -342,14 +342,12 @@ impl Known<'_> {
         let candidate = outcomes.any(Hook::Isolate)?;
         let row = Row::exact(at_exit(candidate));
         // The end of an isolation tells by its arguments what was scanned; what the compaction was
-        // for is in its compact_control, where something gives us that.
-        let row = if candidate.family.is_some() || candidate.is_on("mm_compaction_begin") {
-            row.needs(&resolved.compaction)?
-        } else {
-            row
-        };
+        // for is in its compact_control, if something gives us that and it may be read.
+        let reads_control = candidate.is_on("mm_compaction_begin")
+            && !matches!(resolved.compaction, Err(Missing::Memory(_)));
         Ok(match candidate.family {
-            Some(family) => row.adding(family),
+            Some(family) => row.needs(&resolved.compaction)?.adding(family),
+            None if reads_control => row.needs(&resolved.compaction)?,
             None => row,
         })
     }
@@ -494,6 +492,7 @@ mod tests {
     use super::{
         super::{
             fixture::{KERNELS, Kernel, refusing},
+            layout::resolve,
             offer::Offer,
         },
         *,
@@ -821,7 +820,7 @@ mod tests {
             (Offer { memory: Err("lockdown".to_owned()), ..kernel.offer() }, "lockdown"),
             (Offer { types: Err("no BTF".to_owned()), ..kernel.offer() }, "no BTF"),
         ] {
-            let resolved = super::super::layout::resolve(&offer, 4096);
+            let resolved = resolve(&offer, 4096);
             let facts = Facts { vmemmap: 0, ..facts(kernel) };
             let rows = signals(&without(FENTRY, &offer), &resolved, facts);
             let seen = rows.iter().filter(|row| row.accuracy != Accuracy::None);
@@ -869,6 +868,26 @@ mod tests {
                 assert!(row.reason.contains(name), "{name}: {}", row.reason);
             });
             assert_eq!(lost.map(|row| row.signal).collect::<Vec<_>>(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn where_no_memory_may_be_read_arguments_still_tell_of_isolations() {
+        let kernel = Kernel::of(6, 12);
+        let memory = Err("programs may not read kernel memory".to_owned());
+        let offer = Offer { memory, ..kernel.offer() };
+        let resolved = resolve(&offer, 4096);
+        for row in signals(&without(FENTRY, &offer), &resolved, facts(kernel)) {
+            let accuracy = match row.signal {
+                Signal::Advised
+                | Signal::SwapEntriesFreed
+                | Signal::Hit
+                | Signal::CompactionScanned
+                | Signal::CompactionIsolated => Accuracy::Exact,
+                Signal::Marked => Accuracy::Estimate,
+                _ => Accuracy::None,
+            };
+            assert_eq!(row.accuracy, accuracy, "{row:?}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::{
     fs::{self, File},
     io,
     path::PathBuf,
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, Command, ExitCode, ExitStatus, Stdio},
     sync::atomic::{AtomicU32, Ordering},
     thread,
     time::{Duration, Instant},
@@ -126,6 +126,17 @@ pub fn succeed(command: &mut Command) -> Result<String> {
         bail!("{what}: {}: {}{}", finished.status, finished.stdout, finished.stderr);
     }
     Ok(finished.stdout)
+}
+
+/// What this process ends with; an error is printed.
+pub fn conclude(result: Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Waits until `condition` holds.

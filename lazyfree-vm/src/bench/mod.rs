@@ -21,7 +21,10 @@ use self::{
     case::Case,
     line::{Cost, Line, Probes},
 };
-use crate::{daemon::Daemon, process::read};
+use crate::{
+    daemon::Daemon,
+    process::{conclude, read},
+};
 
 /// The daemon's port.
 const PORT: u16 = 19770;
@@ -34,13 +37,7 @@ const RUNS: usize = 3;
 
 /// Runs what the words ask for: the probes, by name, and the cases, all of them if none is named.
 pub fn run(words: &[String]) -> ExitCode {
-    match try_run(words) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    conclude(try_run(words))
 }
 
 fn try_run(words: &[String]) -> Result<()> {

@@ -33,7 +33,7 @@ use crate::{
     daemon::Daemon,
     family::Family,
     host::mglru,
-    process::{lazyfree, read, succeed},
+    process::{conclude, lazyfree, read, succeed},
 };
 
 /// The daemon's port.
@@ -42,13 +42,7 @@ const PORT: u16 = 19760;
 /// Runs what the words ask for: the [`Switch`]es to turn first, and the workloads to run, all of
 /// them if none is named.
 pub fn run(words: &[String]) -> ExitCode {
-    match try_run(words) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    conclude(try_run(words))
 }
 
 fn try_run(words: &[String]) -> Result<()> {

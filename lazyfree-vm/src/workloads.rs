@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-use crate::process::read;
+use crate::process::{lazyfree, read, succeed};
 
 /// A workload.
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +95,12 @@ impl Needs {
 #[must_use]
 pub fn is_5_10() -> bool {
     read("/proc/sys/kernel/osrelease").is_ok_and(|release| release.starts_with("5.10."))
+}
+
+/// Runs a workload; returns its report.
+pub fn report(arguments: &str) -> Result<Value> {
+    let report = succeed(lazyfree(["workload"]).args(arguments.split(' ')))?;
+    serde_json::from_str(&report).with_context(|| format!("the workload printed no JSON: {report}"))
 }
 
 /// What a workload's report says of numbers of one kind, `expected`, `at_least` or `at_most`: pages

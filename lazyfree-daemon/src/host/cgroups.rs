@@ -95,7 +95,7 @@ impl Counts {
 /// One reading of a cgroup.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
-    /// The folder's, which is another one if the cgroup was removed and made again.
+    /// The file's, which is another one if the cgroup was removed and made again.
     inode: u64,
     counts: Counts,
 }
@@ -281,12 +281,11 @@ fn has_memory(controllers: &str) -> bool {
 
 /// Reads one cgroup. `None` if it is gone or the memory controller is off for it.
 fn read(folder: &Path) -> Option<Reading> {
-    // Of one that is removed and made again meanwhile, the next reading will see another inode.
-    let inode = fs::metadata(folder).ok()?.ino();
     // Large enough that the kernel gives all of it at once.
     let mut text = String::with_capacity(4096);
-    File::open(folder.join("memory.stat")).ok()?.read_to_string(&mut text).ok()?;
-    Some(Reading { inode, counts: Counts::parse(&text)? })
+    let mut file = File::open(folder.join("memory.stat")).ok()?;
+    file.read_to_string(&mut text).ok()?;
+    Some(Reading { inode: file.metadata().ok()?.ino(), counts: Counts::parse(&text)? })
 }
 
 #[cfg(test)]
@@ -391,7 +390,7 @@ mod tests {
         cgroups.read(Duration::ZERO);
         assert_eq!(cgroups.rows(), [row("/a", 10, 1)]);
 
-        // More than its predecessor had: only the folder tells them apart.
+        // More than its predecessor had: only the file tells them apart.
         make(&root.join("next"), 200, 60);
         fs::remove_dir_all(root.join("a")).unwrap();
         fs::rename(root.join("next"), root.join("a")).unwrap();

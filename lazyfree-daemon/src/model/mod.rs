@@ -119,14 +119,15 @@ impl Model {
             .zip(counted.iter().zip(totals.iter().zip(&self.totals)))
             .map(|(plan, (counted, (now, before)))| {
                 let ahead = now.zip(*counted).map_or(0, |(now, counted)| now.ahead_of(counted));
-                let trust = || match plan.accuracy {
-                    Accuracy::Exact | Accuracy::Estimate
-                        if self.lru_switched
-                            && self.session.dependent_on_lru.contains(&plan.signal) =>
-                    {
+                let switched = self.lru_switched
+                    && plan.accuracy != Accuracy::None
+                    && self.session.dependent_on_lru.contains(&plan.signal);
+                let trust = || {
+                    if switched {
                         (Accuracy::Estimate, LRU_SWITCHED.to_owned())
+                    } else {
+                        trust(plan, &families, &hooks, &self.first, &sample, ahead)
                     }
-                    _ => trust(plan, &families, &hooks, &self.first, &sample, ahead),
                 };
                 signal_state(plan, *now, *before, interval, trust)
             })

@@ -6,10 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use serde_json::Value;
 
-use crate::{
-    process::{lazyfree, succeed},
-    workloads::Needs,
-};
+use crate::workloads::{Needs, report};
 
 /// A case.
 #[derive(Clone, Copy, Debug)]
@@ -66,9 +63,7 @@ impl Case {
     pub fn run(&self) -> Result<Duration> {
         match self.work {
             Work::Workload(arguments) => {
-                let report = succeed(lazyfree(["workload"]).args(arguments.split(' ')))?;
-                let report: Value = serde_json::from_str(&report)
-                    .with_context(|| format!("the workload printed no JSON: {report}"))?;
+                let report = report(arguments)?;
                 let seconds = report.get("seconds").and_then(Value::as_f64);
                 Ok(Duration::from_secs_f64(seconds.context("the workload's report has no time")?))
             }

@@ -17,7 +17,6 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
-use serde_json::Value;
 
 pub use self::{
     case::{Case, all as cases},
@@ -33,7 +32,8 @@ use crate::{
     daemon::Daemon,
     family::Family,
     host::mglru,
-    process::{conclude, lazyfree, read, succeed},
+    process::{conclude, read},
+    workloads,
 };
 
 /// The daemon's port.
@@ -134,12 +134,8 @@ impl Observer {
             Some(reading) if surroundings.is_none() => reading,
             _ => Reading::take(&self.daemon, &mut self.isolation)?,
         };
-        let mut command = lazyfree(["workload"]);
-        command.args(case.workload.arguments.split(' '));
-        let report = succeed(&mut command)?;
+        let report = workloads::report(case.workload.arguments)?;
         let after = Reading::take(&self.daemon, &mut self.isolation)?;
-        let report: Value = serde_json::from_str(&report)
-            .with_context(|| format!("the workload printed no JSON: {report}"))?;
         let kernel = after.truth.since(before.truth);
         let known = case.known(&report, kernel, mglru() == Some(true))?;
         let count = |plan: &Plan| {

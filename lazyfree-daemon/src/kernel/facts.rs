@@ -3,7 +3,7 @@
 use procfs::ConfigSetting;
 
 use super::{
-    offer::Offer,
+    offer::{Memory, Offer},
     privileges::{Capability, Lockdown, Privileges, Tracefs},
 };
 use crate::sample::Fact;
@@ -57,8 +57,11 @@ pub fn facts(offer: &Offer) -> Vec<Fact> {
     };
     facts.push(fact("lockdown", lockdown.0.to_owned(), lockdown.1));
     facts.push(match &offer.memory {
-        Ok(()) => fact("kernel memory", "readable".to_owned(), ""),
-        Err(why) => fact("kernel memory", "closed".to_owned(), why),
+        Memory::Readable => fact("kernel memory", "readable".to_owned(), ""),
+        Memory::Untried => {
+            fact("kernel memory", "unknown".to_owned(), "no program was loaded that tried")
+        }
+        Memory::Closed { why, .. } => fact("kernel memory", "closed".to_owned(), why),
     });
     facts.extend(sysctls(privileges).map(|(name, value, remark)| fact(name, value, remark)));
     let tracefs = match &privileges.tracefs {
@@ -159,7 +162,7 @@ mod tests {
         let offer = Offer {
             config: Config::parse(text),
             privileges,
-            memory: Err("programs may not read it".to_owned()),
+            memory: Memory::Closed { why: "programs may not read it".to_owned(), fix: "" },
             types: Err("cannot read /sys/kernel/btf/vmlinux".to_owned()),
             ..Kernel::of(6, 18).offer()
         };
@@ -183,8 +186,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_unknown_and_not_off() {
-        let facts = facts(&Kernel::of(6, 12).offer());
-        for name in ["capabilities", "lockdown", "kernel.kptr_restrict", "kernel options"] {
+        let facts = facts(&Offer { memory: Memory::Untried, ..Kernel::of(6, 12).offer() });
+        for name in
+            ["capabilities", "lockdown", "kernel memory", "kernel.kptr_restrict", "kernel options"]
+        {
             assert_eq!(value(&facts, name).0, "unknown", "{name}");
         }
         assert_eq!(value(&facts, "type information"), ("/sys/kernel/btf/vmlinux", ""));

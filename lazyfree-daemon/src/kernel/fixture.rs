@@ -8,7 +8,7 @@ use super::{
     format::Format,
     hook::Hook,
     layout::{Resolved, resolve},
-    offer::Offer,
+    offer::{Memory, Offer},
     plan::{Outcome, ProbeKind, plan},
     privileges::{Privileges, Tracefs},
     release::Release,
@@ -122,7 +122,7 @@ impl Kernel {
                 ..Privileges::default()
             },
             config: Config::default(),
-            memory: Ok(()),
+            memory: Memory::Readable,
             mglru: false,
         }
     }

@@ -7,7 +7,7 @@ use super::{
     config::Config,
     format::Format,
     hook::{Hook, Point},
-    offer::Offer,
+    offer::{Memory, Offer},
     privileges::{Privileges, Tracefs},
     probes::OpenError,
     release::Release,
@@ -50,7 +50,7 @@ pub fn offer() -> Result<Offer, OpenError> {
         formats: formats(&privileges.tracefs),
         privileges,
         config,
-        memory: Ok(()),
+        memory: Memory::Untried,
         mglru: mglru(),
     })
 }

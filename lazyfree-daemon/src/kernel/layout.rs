@@ -3,8 +3,11 @@
 use lazyfree_common::layout::{ABSENT, Layout};
 
 use super::{
-    observation::LAZYFREE_FAIL_IS_REDIRTY, offer::Offer, plan::UNLOCK, release::Release,
-    symbols::Symbols, types::Types,
+    observation::LAZYFREE_FAIL_IS_REDIRTY,
+    offer::{Memory, Offer},
+    release::Release,
+    symbols::Symbols,
+    types::Types,
 };
 
 /// Something that a hook needs of the kernel, and that can't be had.
@@ -23,8 +26,13 @@ pub enum Missing {
     #[error("{0}")]
     Types(String),
     /// The addresses are known and may not be read.
-    #[error("{0}")]
-    Memory(String),
+    #[error("{why}")]
+    Memory {
+        /// Why.
+        why: String,
+        /// What to do about it; empty where that isn't known.
+        fix: &'static str,
+    },
 }
 
 impl Missing {
@@ -37,7 +45,7 @@ impl Missing {
                 "run as root or with CAP_SYSLOG, and set kernel.kptr_restrict to 0 or 1"
             }
             Missing::Types(_) => "a kernel built with CONFIG_DEBUG_INFO_BTF=y, and /sys",
-            Missing::Memory(_) => UNLOCK,
+            Missing::Memory { fix, .. } => fix,
         }
     }
 }
@@ -134,11 +142,14 @@ pub fn resolve(offer: &Offer, page_bytes: u64) -> Resolved {
     let Offer { types, symbols, release, memory, .. } = offer;
     let release = *release;
     let page_shift = page_bytes.ilog2();
-    let mut layout = Layout { page_shift, reads_memory: u64::from(memory.is_ok()), ..Layout::ZERO };
+    let mut layout =
+        Layout { page_shift, reads_memory: u64::from(memory.may_be_read()), ..Layout::ZERO };
     let types = match (memory, types) {
-        (Err(why), _) => return Resolved::nothing(layout, &Missing::Memory(why.clone())),
+        (Memory::Closed { why, fix }, _) => {
+            return Resolved::nothing(layout, &Missing::Memory { why: why.clone(), fix });
+        }
         (_, Err(why)) => return Resolved::nothing(layout, &Missing::Types(why.clone())),
-        (Ok(()), Ok(types)) => types,
+        (Memory::Untried | Memory::Readable, Ok(types)) => types,
     };
 
     let mut need = Need::new(types);

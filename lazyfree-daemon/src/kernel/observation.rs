@@ -344,7 +344,7 @@ impl Known<'_> {
         // The end of an isolation tells by its arguments what was scanned; what the compaction was
         // for is in its compact_control, if something gives us that and it may be read.
         let reads_control = candidate.is_on("mm_compaction_begin")
-            && !matches!(resolved.compaction, Err(Missing::Memory(_)));
+            && !matches!(resolved.compaction, Err(Missing::Memory { .. }));
         Ok(match candidate.family {
             Some(family) => row.needs(&resolved.compaction)?.adding(family),
             None if reads_control => row.needs(&resolved.compaction)?,
@@ -493,7 +493,8 @@ mod tests {
         super::{
             fixture::{KERNELS, Kernel, refusing},
             layout::resolve,
-            offer::Offer,
+            offer::{Memory, Offer},
+            plan::UNLOCK,
         },
         *,
     };
@@ -817,7 +818,13 @@ mod tests {
     fn unreadable_memory_and_unknown_types_leave_what_needs_neither() {
         let kernel = Kernel::of(6, 12);
         for (offer, word) in [
-            (Offer { memory: Err("lockdown".to_owned()), ..kernel.offer() }, "lockdown"),
+            (
+                Offer {
+                    memory: Memory::Closed { why: "lockdown".to_owned(), fix: UNLOCK },
+                    ..kernel.offer()
+                },
+                "lockdown",
+            ),
             (Offer { types: Err("no BTF".to_owned()), ..kernel.offer() }, "no BTF"),
         ] {
             let resolved = resolve(&offer, 4096);
@@ -874,7 +881,8 @@ mod tests {
     #[test]
     fn where_no_memory_may_be_read_arguments_still_tell_of_isolations() {
         let kernel = Kernel::of(6, 12);
-        let memory = Err("programs may not read kernel memory".to_owned());
+        let why = "programs may not read kernel memory".to_owned();
+        let memory = Memory::Closed { why, fix: UNLOCK };
         let offer = Offer { memory, ..kernel.offer() };
         let resolved = resolve(&offer, 4096);
         for row in signals(&without(FENTRY, &offer), &resolved, facts(kernel)) {

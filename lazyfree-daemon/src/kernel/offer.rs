@@ -7,6 +7,29 @@ use super::{
     types::Types,
 };
 
+/// Whether programs may read kernel memory. A kernel tells only when a program that does is loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// No program was loaded to find out; the plan supposes that it may be read.
+    Untried,
+    /// Such a program was loaded.
+    Readable,
+    /// It was refused.
+    Closed {
+        /// Why.
+        why: String,
+        /// What to do about it; empty where that isn't known.
+        fix: &'static str,
+    },
+}
+
+impl Memory {
+    /// Whether the plan may count on it.
+    pub fn may_be_read(&self) -> bool {
+        !matches!(self, Memory::Closed { .. })
+    }
+}
+
 /// What a kernel offers to this process.
 pub struct Offer {
     /// Its release.
@@ -21,8 +44,8 @@ pub struct Offer {
     pub privileges: Privileges,
     /// How it was built, as far as it tells.
     pub config: Config,
-    /// Whether programs may read kernel memory, or why not.
-    pub memory: Result<(), String>,
+    /// Whether programs may read kernel memory.
+    pub memory: Memory,
     /// Whether the multi-generational LRU is on.
     pub mglru: bool,
 }

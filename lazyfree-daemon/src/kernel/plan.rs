@@ -6,7 +6,7 @@
 
 use super::{
     hook::{Hook, NotFound, Point, Points, Reads, Target},
-    offer::Offer,
+    offer::{Memory, Offer},
     privileges::{Capability, Lockdown, Privileges, Tracefs},
     symbols::Presence,
 };
@@ -224,10 +224,10 @@ impl Try<'_> {
         if let Some(reason) = not_privileged(privileges) {
             return Err(Reason::new(Cause::NotPermitted, reason).fix(PRIVILEGES));
         }
-        if needs_memory && let Err(why) = memory {
+        if needs_memory && let Memory::Closed { why, fix } = memory {
             let confidential = privileges.lockdown == Some(Lockdown::Confidentiality);
             let cause = if confidential { Cause::Lockdown } else { Cause::Verifier };
-            return Err(Reason::new(cause, why).fix(UNLOCK));
+            return Err(Reason::new(cause, why).fix(*fix));
         }
         let is_kprobe = matches!(kind, HookKind::Kprobe | HookKind::Kretprobe);
         if is_kprobe {
@@ -684,6 +684,18 @@ mod tests {
     }
 
     #[test]
+    fn closed_memory_gets_the_fix_of_its_cause_and_no_other() {
+        for fix in ["", UNLOCK] {
+            let memory = Memory::Closed { why: "refused by the verifier".to_owned(), fix };
+            let outcome = best(Hook::Reclaim, &Offer { memory, ..Kernel::of(6, 12).offer() });
+            assert_eq!(attached(&outcome), None);
+            for refused in &outcome.refused {
+                assert_eq!((refused.cause, refused.fix.as_str()), (Cause::Verifier, fix));
+            }
+        }
+    }
+
+    #[test]
     fn under_confidentiality_what_reads_no_memory_is_left() {
         // tracefs is closed then, too.
         let privileges = Privileges {
@@ -691,7 +703,8 @@ mod tests {
             tracefs: Tracefs::Absent,
             ..Privileges::default()
         };
-        let memory = Err("programs may not read kernel memory".to_owned());
+        let why = "programs may not read kernel memory".to_owned();
+        let memory = Memory::Closed { why, fix: UNLOCK };
         let offer = Offer { privileges, memory, ..Kernel::of(6, 12).offer() };
         let kinds: BTreeMap<_, _> =
             Hook::ALL.map(|hook| (hook, attached(&best(hook, &offer)))).into_iter().collect();

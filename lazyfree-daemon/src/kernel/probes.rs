@@ -19,8 +19,8 @@ use super::{
     host,
     layout::resolve,
     observation::{Facts, Outcomes, dependent_on_lru, signals, stalls},
-    offer::Offer,
-    plan::{self, Candidate, ProbeKind, plan},
+    offer::{Memory, Offer},
+    plan::{self, Candidate, ProbeKind, UNLOCK, plan},
     privileges::Lockdown,
     refusal::{describe, refusal, refusal_of_maps},
     release::Release,
@@ -167,20 +167,19 @@ impl Probes {
         };
         // Whether kernel memory may be read is found out by doing so; the lockdown that would
         // tell needn't be readable.
-        if offer.types.is_ok()
-            && let Err(error) = load_by_hand(&mut bpf, PEEK)
-        {
-            let why = match offer.privileges.lockdown {
-                Some(Lockdown::Confidentiality) => "lockdown=confidentiality".to_owned(),
-                _ => describe(&error),
+        if offer.types.is_ok() {
+            offer.memory = match load_by_hand(&mut bpf, PEEK) {
+                Ok(()) => Memory::Readable,
+                Err(error) => closed(offer.privileges.lockdown, &error),
             };
-            offer.memory = Err(format!("programs may not read kernel memory ({why})"));
+        }
+        if !offer.memory.may_be_read() {
             resolved = resolve(offer, page_size);
             bpf = load(&resolved.layout, level).map_err(|e| OpenError::Load(describe(&e)))?;
         }
         tracing::debug!("created the maps");
         let mut counts = Counts::take(&mut bpf).map_err(|e| OpenError::Load(describe(&e)))?;
-        if offer.memory.is_ok() {
+        if offer.memory == Memory::Readable {
             counts.learn_addresses(by_hand(&mut bpf, PEEK), &resolved);
             if counts.vmemmap() == 0 && resolved.pages.is_ok() {
                 match vmemmap::derive(&mut bpf, &mut counts, resolved.layout.page_size) {
@@ -203,7 +202,7 @@ impl Probes {
             return Ok(None);
         }
         counts.watch(programs);
-        if offer.memory.is_ok()
+        if offer.memory == Memory::Readable
             && let Err(error) = prime(&mut bpf)
         {
             tracing::warn!("a call that is under way now may be missed: {}", describe(&error));
@@ -269,6 +268,17 @@ const PRIME: &str = "prime";
 fn by_hand<'a>(bpf: &'a mut Ebpf, name: &str) -> Option<&'a RawTracePoint> {
     let program: &mut RawTracePoint = bpf.program_mut(name)?.try_into().ok()?;
     program.fd().is_ok().then_some(program)
+}
+
+/// What to say where the program that reads kernel memory is refused.
+fn closed(lockdown: Option<Lockdown>, error: &ProgramError) -> Memory {
+    let (cause, fix) = match lockdown {
+        Some(Lockdown::Confidentiality) => ("lockdown=confidentiality".to_owned(), UNLOCK),
+        // It may be locked down without telling this process.
+        None => (describe(error), UNLOCK),
+        Some(Lockdown::None | Lockdown::Integrity) => (describe(error), ""),
+    };
+    Memory::Closed { why: format!("programs may not read kernel memory ({cause})"), fix }
 }
 
 fn load_by_hand(bpf: &mut Ebpf, name: &str) -> Result<(), ProgramError> {
